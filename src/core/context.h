@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * context.h - numbers for contexts.  A CUcontext handle is reused by the driver
+ * (measured: the next primary context after a reset has the same handle), so
+ * records and blocks carry a number that is never reused in a process.
+ */
+#ifndef CUSTODY_CORE_CONTEXT_H
+#define CUSTODY_CORE_CONTEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct context {
+	uint64_t handle; /* CUcontext */
+	uint32_t number; /* from 1; 0 stands for no or unknown context */
+	int16_t device;	 /* ordinal, -1 unknown */
+	uint8_t is_primary;
+	uint8_t is_dead;
+};
+
+enum { CONTEXT_MAX = 65535 };
+
+/* The living context with this handle; false: not seen yet.  Lock-free, any thread. */
+bool context_find(uint64_t handle, struct context *context);
+
+/*
+ * Enter a context seen for the first time; returns its number.  Two threads that
+ * race get the same number; `*is_new` tells the one that must record it.
+ * 0 when more than CONTEXT_MAX were made in one process.
+ */
+uint32_t context_add(uint64_t handle, int device, bool is_primary, bool *is_new);
+
+/* The context is dead; returns its number, 0: never seen or dead already. */
+uint32_t context_kill(uint64_t handle);
+
+/* The living primary context of a device, if seen. */
+bool context_find_primary(int device, struct context *context);
+
+/* Changes whenever a context dies: caches of the current context compare it. */
+uint32_t context_epoch(void);
+
+/* Child of fork: forget all. */
+void context_reset(void);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * option.h - every option has an environment twin; this is the table of them,
+ * shared by the preload (which reads the environment) and the program `custody`
+ * (which sets it and prints it with `custody env`).
+ */
+#ifndef CUSTODY_CORE_OPTION_H
+#define CUSTODY_CORE_OPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum option_id {
+	OPTION_OUTPUT,	 /* template of the trace's name */
+	OPTION_FREES,	 /* immediate */
+	OPTION_CHILDREN, /* all | none */
+	OPTION_BUFFER,	 /* bytes */
+	OPTION_COUNT
+};
+
+/* Set by `record` for the processes it starts; not options of a user. */
+#define OPTION_ENV_SESSION "CUSTODY_SESSION" /* directory of the session */
+#define OPTION_ENV_ROOT "CUSTODY_ROOT"	     /* pid to record when children are not */
+
+struct option_info {
+	enum option_id id;
+	const char *variable;	   /* CUSTODY_... */
+	const char *default_value; /* as text */
+	const char *values;	   /* for people: "immediate", "SIZE" */
+	const char *meaning;	   /* one line */
+};
+
+const struct option_info *option_info(enum option_id id);
+
+/*
+ * The value in force: the environment's where it can be parsed, else the default.
+ * A value that cannot be parsed is reported by option_complaint(), once.
+ */
+const char *option_text(enum option_id id);
+uint64_t option_number(enum option_id id);
+
+/*
+ * Whether `value` is good for `id`; if not, `why` gets one sentence.  Used for
+ * command line options too, so that both say the same.
+ */
+bool option_is_valid(enum option_id id, const char *value, char *why, size_t why_bytes);
+
+/* "64MiB", "256k", "1073741824" -> bytes; false: not a size. */
+bool option_parse_size(const char *text, uint64_t *bytes);
+
+#endif

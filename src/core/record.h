@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record.h - how a trace lies in mapped files between the traced program, which
+ * writes it, and the collector, which reads it.
+ *
+ * A session is a directory.  Each program image that makes a recorded call has
+ * one directory in it, named "<pid>-<serial>", holding
+ *
+ *	control		one struct trace_control: who this is, how much there is
+ *	segment.<n>	SEGMENT_BYTES each, SEGMENT_CHUNKS chunks
+ *
+ * A chunk belongs to one thread at a time and is filled from front to back with
+ * fixed-size records.  The writer publishes by storing chunk_header.written
+ * (release); nothing below that count changes afterwards.  The states of a
+ * chunk, and who moves it on:
+ *
+ *	FREE -> TAKEN	a thread, by compare-and-swap; it then writes the header
+ *	TAKEN -> OWNED	the same thread, once the header is complete
+ *	OWNED -> CLOSED	the owner (full, or the thread ends), or the collector
+ *			when the owner has died without saying so
+ *	CLOSED -> FREE	the collector, after the commit that holds its rows
+ *
+ * Everything here is shared by two processes built at the same time; a reader
+ * refuses a control page whose layout number is not its own.
+ */
+#ifndef CUSTODY_CORE_RECORD_H
+#define CUSTODY_CORE_RECORD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define TRACE_MAGIC UINT64_C(0x3179646f74737563) /* "custody1" in memory */
+
+enum {
+	TRACE_LAYOUT = 1,
+
+	SEGMENT_BYTES = 1 << 20,
+	CHUNK_BYTES = 1 << 16,
+	SEGMENT_CHUNKS = SEGMENT_BYTES / CHUNK_BYTES,
+	CHUNK_HEADER_BYTES = 256,
+	RECORD_BYTES = 64,
+	CHUNK_RECORDS = (CHUNK_BYTES - CHUNK_HEADER_BYTES) / RECORD_BYTES,
+
+	COUNTER_BLOCK_BYTES = 9 * 1024,
+	COUNTER_BLOCK_HEADER_BYTES = 64,
+	COUNTER_SLOTS = (COUNTER_BLOCK_BYTES - COUNTER_BLOCK_HEADER_BYTES) / 32,
+	CHUNK_COUNTER_BLOCKS = (CHUNK_BYTES - CHUNK_HEADER_BYTES) / COUNTER_BLOCK_BYTES,
+};
+
+/* One moment on three clocks; conversion from ticks interpolates between these. */
+struct clock_triple {
+	uint64_t ticks;
+	uint64_t monotonic_ns;
+	uint64_t real_ns;
+};
+
+enum clock_mode {
+	CLOCK_TICKS_TSC = 1,	   /* invariant counter of the CPU */
+	CLOCK_TICKS_MONOTONIC = 2, /* clock_gettime(CLOCK_MONOTONIC), nanoseconds */
+};
+
+enum chunk_state { CHUNK_FREE, CHUNK_TAKEN, CHUNK_OWNED, CHUNK_CLOSED };
+enum chunk_use { CHUNK_OF_RECORDS, CHUNK_OF_COUNTERS };
+
+struct chunk_header {
+	/* Written by the owner between TAKEN and OWNED, constant afterwards. */
+	_Atomic uint32_t state; /* enum chunk_state */
+	uint32_t use;		/* enum chunk_use */
+	uint64_t sequence;	/* hand-out number, unique in the process, from 1 */
+	uint32_t thread;	/* number of the thread in the process, from 1 */
+	uint32_t tid;		/* the kernel's id of the thread */
+	uint32_t clock;		/* enum clock_mode of every tick in this chunk */
+	uint32_t reserved;
+	struct clock_triple triple; /* taken at hand-out */
+	uint64_t reserved_line;
+
+	/* Written by the owner with every record. */
+	_Atomic uint32_t written;    /* published records */
+	uint32_t reserved_count;
+	_Atomic uint64_t busy_since; /* start of the call in flight, 0 for none */
+	uint64_t reserved_writer[6];
+
+	/* Written by the collector. */
+	_Atomic uint32_t consumed; /* records whose rows are committed */
+	uint32_t reserved_reader[15];
+	uint64_t reserved_tail[8];
+};
+
+enum record_kind {
+	RECORD_NONE = 0, /* never published */
+	RECORD_ALLOC,
+	RECORD_FREE,
+	RECORD_TRANSFER,
+	RECORD_OPERATION,
+	RECORD_QUERY,	    /* a counted call that failed: only the failure matters */
+	RECORD_CONTEXT,	    /* a context seen for the first time */
+	RECORD_CONTEXT_END, /* and the end of it, with all that lived in it */
+	RECORD_DEVICE,	    /* text follows: the name */
+	RECORD_MODULE,	    /* text follows: the path of a file mapped into the program */
+	RECORD_COUNTER,	    /* a counter of a thread that ends */
+	RECORD_GAP,	    /* records lost by this thread before this one */
+	RECORD_UNCOVERED,   /* text follows: a driver symbol handed out unwrapped */
+	RECORD_THREAD,	    /* text follows: the name of the thread (may be empty) */
+	RECORD_RELEASE,	    /* physical end of a block whose free was recorded before */
+	RECORD_KINDS
+};
+
+enum record_flag {
+	RECORD_BY_CUSTODY = 1 << 0, /* our own call, not the program's */
+	RECORD_UNTRACKED = 1 << 1,  /* a free of something we never saw */
+	RECORD_LONG = 1 << 2,	    /* duration is in units of 1024 ticks */
+	RECORD_VIEW = 1 << 3,	    /* alloc: bytes belong to the parent, count them once */
+	RECORD_PENDING = 1 << 4,    /* free: requested now, RECORD_RELEASE tells the end */
+	RECORD_CAPTURED = 1 << 5,   /* issued into a stream capture: nothing moved yet */
+	RECORD_EXPORTED = 1 << 6,   /* operation: the block at `a` was exported to others */
+};
+
+/* allocation.kind; the order is that of the names in trace_names.c. */
+enum block_kind {
+	BLOCK_UNKNOWN = 0,
+	BLOCK_DEVICE,
+	BLOCK_PITCH,
+	BLOCK_MANAGED,
+	BLOCK_PINNED,
+	BLOCK_REGISTERED,
+	BLOCK_POOL,
+	BLOCK_VMM,
+	BLOCK_ARRAY,
+	BLOCK_IPC,
+	BLOCK_EXTERNAL,
+	BLOCK_GRAPH,
+	BLOCK_MODULE,
+	BLOCK_KINDS
+};
+
+/* transfer.kind */
+enum transfer_kind {
+	TRANSFER_UNKNOWN = 0,
+	TRANSFER_H2D,
+	TRANSFER_D2H,
+	TRANSFER_D2D,
+	TRANSFER_P2P,
+	TRANSFER_H2H,
+	TRANSFER_MEMSET,
+	TRANSFER_PREFETCH,
+	TRANSFER_KINDS
+};
+
+/* transfer.source_kind and target_kind; UNKNOWN lets the collector decide from its blocks. */
+enum place_kind {
+	PLACE_UNKNOWN = 0,
+	PLACE_PAGEABLE,
+	PLACE_PINNED,
+	PLACE_REGISTERED,
+	PLACE_DEVICE,
+	PLACE_MANAGED,
+	PLACE_ARRAY,
+	PLACE_KINDS
+};
+
+/* allocation.release_cause */
+enum release_cause {
+	RELEASE_NONE = 0,
+	RELEASE_FREED,
+	RELEASE_COUNT,
+	RELEASE_BYTES,
+	RELEASE_OOM,
+	RELEASE_IDLE,
+	RELEASE_EXPLICIT,
+	RELEASE_SCOPE,
+	RELEASE_CONTEXT,
+	RELEASE_RESET,
+	RELEASE_EXIT,
+	RELEASE_FAILED,
+	RELEASE_CAUSES
+};
+
+/* Streams in records: the program's 0 never appears, it means one of two things. */
+#define STREAM_NONE UINT64_C(0)
+#define STREAM_LEGACY UINT64_C(1)
+#define STREAM_PER_THREAD UINT64_C(2)
+
+/*
+ * What the fields a, b, c and aux hold:
+ *
+ * kind		a		b		c		stream		aux
+ * ALLOC	address	or	block id	bytes		stream, or	block kind | device + 1 << 8
+ *		handle					parent's id
+ *							if no stream
+ * FREE		address	or	block id,	bytes		stream		release_cause (FREED)
+ *		handle		0: untracked
+ * RELEASE	address		block id	bytes		0		release_cause
+ * TRANSFER	source		target		bytes		stream		AUX_TRANSFER()
+ *		(value of a
+ *		memset)
+ * OPERATION,	object		second		bytes, if the	stream		0
+ * QUERY	handle		object		call has any
+ * CONTEXT	handle		driver's id,	flags: 1 is	0		device + 1
+ *				0 unknown	the primary one
+ * CONTEXT_END	handle		0		0		0		release_cause
+ * DEVICE	uuid bytes	uuid bytes	total bytes	compute		device + 1
+ *		0-7		8-15				capability
+ * MODULE	base		size		0		0		0
+ * COUNTER	calls		errors		ticks		largest ticks	0
+ * GAP		lost records	first tick	last tick	0		0
+ * UNCOVERED	address		version asked	flags asked	0		0
+ * THREAD	0		0		0		0		0
+ *
+ * Alloc: the block lives from start + duration.  A failed call (result != 0) of
+ * any kind makes a row in `failure` and, of kind ALLOC or FREE, nothing else.
+ *
+ * DEVICE, MODULE, UNCOVERED and THREAD are followed by `text_slots` slots that
+ * hold a NUL-padded string (MODULE: the path, NUL, the build id in hexadecimal);
+ * all slots of one record are published at once and lie in one chunk.
+ */
+struct record {
+	uint64_t start;	   /* ticks at entry */
+	uint32_t duration; /* ticks; see RECORD_LONG */
+	uint16_t api;	   /* row of driver.tbl */
+	uint8_t kind;	   /* enum record_kind */
+	uint8_t flags;	   /* enum record_flag */
+	uint64_t a;
+	uint64_t b;
+	uint64_t c;
+	uint64_t stream;
+	uint64_t caller_context; /* RECORD_CALLER_BITS of address, context number above */
+	union {
+		uint32_t stack;	     /* number of the call stack, 0: none */
+		uint32_t text_slots; /* for the kinds that carry a text */
+	};
+	uint16_t result; /* CUresult */
+	uint16_t aux;
+};
+
+enum { RECORD_CALLER_BITS = 48 };
+
+static inline uint64_t record_caller(const struct record *record)
+{
+	return record->caller_context & ((UINT64_C(1) << RECORD_CALLER_BITS) - 1);
+}
+
+static inline uint32_t record_context(const struct record *record)
+{
+	return (uint32_t)(record->caller_context >> RECORD_CALLER_BITS);
+}
+
+static inline uint64_t record_ticks(const struct record *record)
+{
+	return (uint64_t)record->duration << (record->flags & RECORD_LONG ? 10 : 0);
+}
+
+/* aux of a transfer: 4 bits each of kind, source place, target place, then "returned early". */
+#define AUX_TRANSFER(kind, source, target, is_async)                                               \
+	((uint16_t)((kind) | (source) << 4 | (target) << 8 | ((is_async) ? 1 << 12 : 0)))
+
+static inline enum transfer_kind record_transfer_kind(const struct record *record)
+{
+	return (enum transfer_kind)(record->aux & 15);
+}
+
+static inline enum place_kind record_source_place(const struct record *record)
+{
+	return (enum place_kind)(record->aux >> 4 & 15);
+}
+
+static inline enum place_kind record_target_place(const struct record *record)
+{
+	return (enum place_kind)(record->aux >> 8 & 15);
+}
+
+static inline int record_is_async(const struct record *record)
+{
+	return record->aux >> 12 & 1;
+}
+
+/* Totals of one driver function in one thread, for calls that make no record. */
+struct trace_counter {
+	_Atomic uint64_t calls;
+	_Atomic uint64_t errors;
+	_Atomic uint64_t ticks;	    /* 0 where calls are only counted */
+	_Atomic uint64_t max_ticks;
+};
+
+/* The counters of one living thread; the slot of a function is in driver_table.h. */
+struct counter_block {
+	_Atomic uint32_t in_use;
+	uint32_t thread;
+	uint32_t tid;
+	uint32_t clock;
+	_Atomic uint64_t lost; /* records not yet told of by a RECORD_GAP */
+	_Atomic uint64_t lost_from;
+	_Atomic uint64_t lost_to;
+	uint64_t reserved[3];
+	struct trace_counter counter[COUNTER_SLOTS];
+};
+
+struct trace_chunk {
+	struct chunk_header header;
+	union {
+		struct record record[CHUNK_RECORDS];
+		struct {
+			_Alignas(64) unsigned char block[CHUNK_COUNTER_BLOCKS][COUNTER_BLOCK_BYTES];
+		};
+	};
+};
+
+enum {
+	CONTROL_BYTES = 1 << 16,
+	CONTROL_PATH_BYTES = 4096,
+	CONTROL_ARGUMENT_BYTES = 16384,
+	CONTROL_TEXT_BYTES = 64,
+};
+
+enum control_end {
+	CONTROL_RUNNING = 0,
+	CONTROL_EXITED = 1, /* exit handlers ran: `end` is the time */
+	CONTROL_EXECED = 2, /* this image is about to be replaced */
+};
+
+/* What a process says of itself, and the few numbers both sides share. */
+struct trace_control {
+	uint64_t magic;
+	uint32_t layout;
+	uint32_t clock; /* enum clock_mode at the start */
+	int32_t pid;
+	int32_t parent_pid;
+	uint32_t exec_serial; /* how many images of this pid came before in this session */
+	uint32_t apis;	      /* rows of driver.tbl the writer was built with */
+	uint64_t start_time;  /* field 22 of /proc/<pid>/stat: tells a reused pid */
+	struct clock_triple start;
+	_Atomic uint32_t segments; /* files that exist */
+	_Atomic uint32_t threads;  /* thread numbers given out */
+	_Atomic uint64_t lost;	   /* records lost by threads that have no counter block */
+	_Atomic uint64_t lost_from;
+	_Atomic uint64_t lost_to;
+	_Atomic uint64_t end;	      /* ticks */
+	_Atomic uint32_t end_state;   /* enum control_end */
+	_Atomic uint32_t driver;      /* cuDriverGetVersion once known */
+	_Atomic uint64_t collector_beat; /* CLOCK_MONOTONIC ns, stored by the collector */
+	uint64_t buffer_bytes;	      /* CUSTODY_BUFFER in force */
+	char version[CONTROL_TEXT_BYTES]; /* of the preload */
+	char policy[CONTROL_TEXT_BYTES];  /* --frees */
+	char parent[CONTROL_TEXT_BYTES];  /* directory name of the process that forked this one */
+	char boot_id[CONTROL_TEXT_BYTES]; /* ticks mean nothing on another boot */
+	char host[CONTROL_TEXT_BYTES];
+	char executable[CONTROL_PATH_BYTES];
+	uint32_t argument_bytes;
+	char arguments[CONTROL_ARGUMENT_BYTES]; /* NUL after each; cut where they do not fit */
+};
+
+_Static_assert(sizeof(struct record) == RECORD_BYTES, "a record is one cache line");
+_Static_assert(sizeof(struct chunk_header) == CHUNK_HEADER_BYTES, "chunk header");
+_Static_assert(sizeof(struct trace_chunk) <= CHUNK_BYTES, "chunk");
+_Static_assert(sizeof(struct counter_block) <= COUNTER_BLOCK_BYTES, "counter block");
+_Static_assert(sizeof(struct trace_control) <= CONTROL_BYTES, "control page");
+
+#endif

@@ -1,0 +1,271 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The trace.  Times are nanoseconds of CLOCK_MONOTONIC of the recording host
+-- (meta 'wall_offset_ns' added gives time since 1970); sizes are bytes; ids are
+-- unique in a file.  Columns of features that were not on are NULL.
+
+PRAGMA application_id = 0x43757374;	-- "Cust"
+PRAGMA user_version = 1;
+
+CREATE TABLE meta (			-- what holds for the whole file
+	key TEXT PRIMARY KEY,		-- schema_version, custody_version, host, wall_offset_ns, options,
+					-- clock (tsc or monotonic), session (directory, while incomplete),
+					-- complete (0/1)
+	value
+) WITHOUT ROWID;
+
+CREATE TABLE process (			-- one traced program image that used CUDA
+	id INTEGER PRIMARY KEY,
+	pid INTEGER NOT NULL,
+	exec_serial INTEGER NOT NULL,	-- images of this pid that came before
+	parent_id INTEGER REFERENCES process,	-- the process that forked this one, if it was traced
+	parent_pid INTEGER,
+	executable TEXT,
+	arguments TEXT,			-- separated by one space, as typed where that is unambiguous
+	start_ns INTEGER NOT NULL,	-- first recorded call
+	end_ns INTEGER,			-- NULL: not known to have ended
+	exit_status INTEGER,		-- NULL: a signal, or not a child of `custody record`
+	exit_signal INTEGER,
+	driver_version INTEGER,		-- as cuDriverGetVersion gives it
+	policy TEXT,			-- --frees
+	lost_records INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE device (
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	ordinal INTEGER NOT NULL,	-- in that process
+	uuid TEXT,
+	name TEXT,
+	total_bytes INTEGER
+);
+
+CREATE TABLE context (
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	device_id INTEGER REFERENCES device,
+	handle INTEGER NOT NULL,	-- reused by the driver; id is not
+	is_primary INTEGER NOT NULL,
+	created_ns INTEGER,		-- first seen
+	destroyed_ns INTEGER,
+	end_cause TEXT			-- context, reset, exit
+);
+
+CREATE TABLE stream (
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	context_id INTEGER REFERENCES context,
+	thread_id INTEGER REFERENCES thread,	-- of a per-thread default stream
+	handle INTEGER NOT NULL,	-- 1 legacy default stream, 2 per-thread default stream
+	created_ns INTEGER,
+	destroyed_ns INTEGER
+);
+
+CREATE TABLE event (
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	context_id INTEGER REFERENCES context,
+	handle INTEGER NOT NULL,
+	created_ns INTEGER,
+	destroyed_ns INTEGER
+);
+
+CREATE TABLE thread (
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	tid INTEGER NOT NULL,
+	name TEXT,
+	start_ns INTEGER		-- first recorded call
+);
+
+CREATE TABLE module (			-- files mapped into the program, to name its callers
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	path TEXT NOT NULL,
+	build_id TEXT,
+	base INTEGER NOT NULL,		-- lowest mapped address
+	size INTEGER NOT NULL,
+	seen_ns INTEGER			-- when it was first seen mapped
+);
+
+CREATE TABLE api (			-- one driver function
+	id INTEGER PRIMARY KEY,
+	name TEXT NOT NULL UNIQUE	-- the exact symbol
+);
+
+CREATE TABLE uncovered (		-- driver functions handed out that custody does not know
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	name TEXT NOT NULL,
+	version INTEGER,		-- asked for, cuGetProcAddress
+	flags INTEGER,
+	at_ns INTEGER
+);
+
+CREATE TABLE allocation (		-- one block, from request to release
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	kind TEXT NOT NULL,		-- device, pitch, managed, pinned, registered, pool, vmm, array, ipc,
+					-- external, graph, module
+	address INTEGER NOT NULL,	-- or handle (array, vmm)
+	bytes INTEGER NOT NULL,		-- requested
+	footprint_bytes INTEGER,	-- what it takes from the device, by the driver's page rules; 0 where
+					-- the bytes are another's (ipc, registered, views)
+	device_id INTEGER REFERENCES device,
+	context_id INTEGER REFERENCES context,
+	stream_id INTEGER REFERENCES stream,
+	thread_id INTEGER REFERENCES thread,
+	api_id INTEGER REFERENCES api,
+	alloc_ns INTEGER NOT NULL,	-- start of the call; the block lives from alloc_ns + alloc_duration_ns
+	alloc_duration_ns INTEGER NOT NULL,
+	free_api_id INTEGER REFERENCES api,
+	free_thread_id INTEGER REFERENCES thread,
+	free_requested_ns INTEGER,	-- start of the program's free
+	free_duration_ns INTEGER,	-- how long that call took
+	released_ns INTEGER,		-- NULL while live
+	release_cause TEXT,		-- freed, count, bytes, oom, idle, explicit, scope, context, reset, exit,
+					-- failed; NULL while live
+	caller INTEGER,			-- the program's return address
+	free_caller INTEGER,
+	stack_id INTEGER REFERENCES stack,
+	free_stack_id INTEGER REFERENCES stack,
+	parent_id INTEGER REFERENCES allocation,	-- the block that owns the bytes: count them there
+	is_exported INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE transfer (			-- one copy, memset or prefetch
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	kind TEXT NOT NULL,		-- H2D, D2H, D2D, P2P, H2H, MEMSET, PREFETCH, UNKNOWN
+	bytes INTEGER NOT NULL,
+	api_id INTEGER REFERENCES api,
+	start_ns INTEGER NOT NULL,
+	duration_ns INTEGER NOT NULL,	-- of the call on the host
+	is_async INTEGER NOT NULL,
+	source_address INTEGER,		-- of a memset: NULL
+	target_address INTEGER,
+	source_kind TEXT,		-- pageable, pinned, registered, device, managed, array, unknown
+	target_kind TEXT,
+	source_allocation_id INTEGER REFERENCES allocation,
+	target_allocation_id INTEGER REFERENCES allocation,
+	source_device_id INTEGER REFERENCES device,
+	target_device_id INTEGER REFERENCES device,
+	context_id INTEGER REFERENCES context,
+	stream_id INTEGER REFERENCES stream,
+	thread_id INTEGER REFERENCES thread,
+	caller INTEGER,
+	stack_id INTEGER REFERENCES stack,
+	result INTEGER NOT NULL DEFAULT 0,	-- CUresult; bytes of a failed one did not move
+	is_captured INTEGER NOT NULL DEFAULT 0,	-- issued into a stream capture
+	gpu_start_ns INTEGER,
+	gpu_duration_ns INTEGER
+);
+
+CREATE TABLE operation (		-- stream, event, synchronise, context, graph calls
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	api_id INTEGER NOT NULL REFERENCES api,
+	start_ns INTEGER NOT NULL,
+	duration_ns INTEGER NOT NULL,
+	thread_id INTEGER REFERENCES thread,
+	context_id INTEGER REFERENCES context,
+	stream_id INTEGER REFERENCES stream,
+	object INTEGER,			-- handle the call is about
+	result INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE flush (			-- one pass over a deferred-free queue
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	context_id INTEGER REFERENCES context,
+	thread_id INTEGER REFERENCES thread,
+	queue TEXT, cause TEXT, count INTEGER, bytes INTEGER, failed INTEGER,
+	start_ns INTEGER, duration_ns INTEGER, waited_ns INTEGER
+);
+
+CREATE TABLE failure (			-- one driver call that returned an error
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	origin TEXT NOT NULL,		-- program, custody
+	api_id INTEGER REFERENCES api,
+	result INTEGER NOT NULL,	-- CUresult
+	bytes INTEGER,			-- asked for
+	object INTEGER,			-- address or handle it was about
+	at_ns INTEGER NOT NULL,
+	thread_id INTEGER REFERENCES thread,
+	context_id INTEGER REFERENCES context,
+	caller INTEGER
+);
+
+CREATE TABLE api_call (			-- totals; calls that are only counted appear only here
+	process_id INTEGER NOT NULL REFERENCES process,
+	api_id INTEGER NOT NULL REFERENCES api,
+	thread_id INTEGER NOT NULL REFERENCES thread,
+	calls INTEGER NOT NULL,
+	errors INTEGER NOT NULL,
+	total_ns INTEGER,		-- NULL: counted, not timed
+	max_ns INTEGER,
+	PRIMARY KEY (api_id, thread_id)
+) WITHOUT ROWID;
+
+CREATE TABLE gap (			-- records that were lost
+	process_id INTEGER NOT NULL REFERENCES process,
+	thread_id INTEGER REFERENCES thread,
+	count INTEGER NOT NULL,
+	from_ns INTEGER,
+	to_ns INTEGER
+);
+
+CREATE TABLE sample (			-- bytes in use, pre-aggregated: highest use inside each slice of time
+	at_ns INTEGER NOT NULL,
+	process_id INTEGER NOT NULL,
+	device_id INTEGER,		-- NULL: host memory
+	kind TEXT NOT NULL,
+	live_bytes INTEGER NOT NULL,
+	pending_bytes INTEGER NOT NULL
+);
+
+CREATE TABLE peak (			-- the moment of highest use: per process and device, and of all
+	process_id INTEGER,		-- NULL: all processes
+	device_id INTEGER,		-- NULL: all devices
+	at_ns INTEGER NOT NULL,
+	bytes INTEGER NOT NULL,		-- live device bytes then
+	pending_peak_bytes INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE transfer_total (		-- sums, so that a report opens at once
+	process_id INTEGER NOT NULL,
+	kind TEXT NOT NULL,
+	api_id INTEGER,
+	source_kind TEXT,
+	target_kind TEXT,
+	source_device_id INTEGER,
+	target_device_id INTEGER,
+	size_class INTEGER NOT NULL,	-- floor(log2(bytes)), -1 for 0
+	is_async INTEGER NOT NULL,
+	caller INTEGER,
+	count INTEGER NOT NULL,
+	bytes INTEGER NOT NULL,		-- that moved: successful ones
+	host_ns INTEGER NOT NULL,
+	max_ns INTEGER NOT NULL,
+	failed INTEGER NOT NULL
+);
+
+CREATE TABLE stack (id INTEGER PRIMARY KEY, process_id INTEGER REFERENCES process);
+
+CREATE TABLE frame (
+	stack_id INTEGER NOT NULL REFERENCES stack,
+	depth INTEGER NOT NULL,
+	module_id INTEGER REFERENCES module,
+	offset INTEGER,
+	symbol TEXT, file TEXT, line INTEGER, language TEXT,
+	PRIMARY KEY (stack_id, depth)
+) WITHOUT ROWID;
+
+CREATE TABLE ingest (			-- how far each chunk was read; emptied when complete
+	process_id INTEGER NOT NULL,
+	segment INTEGER NOT NULL,
+	chunk INTEGER NOT NULL,
+	sequence INTEGER NOT NULL,
+	consumed INTEGER NOT NULL,
+	PRIMARY KEY (process_id, segment, chunk)
+) WITHOUT ROWID;
