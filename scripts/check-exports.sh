@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the interposer shows to the process it is loaded into: exactly the
+# symbols of driver.tbl and the two look-up functions, no versions, nothing
+# needed but libc's own, and no driver function wanted from elsewhere.
+set -u
+root=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+build=${top_builddir:-.}
+library=$build/.libs/libcustody-preload.so
+status=0
+
+if [ -n "${SANITIZE:-}" ]; then
+	echo "check-exports: a sanitizer adds symbols and libraries of its own; skipped"
+	exit 77
+fi
+if [ ! -f "$library" ]; then
+	echo "check-exports: $library is not there; run make first" >&2
+	exit 1
+fi
+
+complain()
+{
+	echo "check-exports: $*" >&2
+	status=1
+}
+
+table_symbols()
+{
+	awk -F'|' '!/^[[:space:]]*(#|$)/ { gsub(/[[:space:]]/, "", $1); print $1 }' \
+		"$root/src/intercept/driver.tbl"
+}
+
+LC_ALL=C
+export LC_ALL
+difference=$(diff <({ table_symbols; echo dlsym; echo dlvsym; } | sort) \
+	<(nm -D --defined-only "$library" | awk '{ print $3 }' | sort))
+[ -z "$difference" ] ||
+	complain "exports (>) differ from driver.tbl (<):" $'\n'"$(grep '^[<>]' <<<"$difference")"
+
+for needed in $(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+	case $needed in
+	libc.so.6 | ld-linux-*.so.* | libdl.so.2 | libpthread.so.0) ;;
+	*) complain "$needed is NEEDED; only libc's own may be" ;;
+	esac
+done
+
+undefined=$(nm -Du "$library" | awk '{ print $2 }' | grep -E '^cu[A-Z]')
+[ -z "$undefined" ] || complain "undefined driver functions:" $undefined
+
+# A named version node would switch the dlsym hook off without a word.
+readelf -VW "$library" | grep -q 'Version definition section' &&
+	complain "the library defines symbol versions; the version script must be anonymous"
+
+# Its own exported dlsym answers a call by that name: the real one is found
+# by an ELF walk.
+calls=$(grep -nE '(^|[^_[:alnum:].*"])dlv?sym[[:space:]]*\(' \
+	"$root"/src/intercept/*.c "$root"/src/core/*.c | grep -vE ':[[:space:]]*(/\*|\*)')
+[ -z "$calls" ] || complain "direct call of dlsym or dlvsym:" $'\n'"$calls"
+
+[ $status -eq 0 ] &&
+	echo "check-exports: $(table_symbols | grep -c .) driver symbols, dlsym and dlvsym"
+exit $status
