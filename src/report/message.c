@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/message.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int message_level = MESSAGE_NORMAL;
+
+/* One write for the whole line, so that lines of several processes do not mix. */
+static void write_line(const char *format, va_list arguments)
+{
+	char line[4096];
+	int used = vsnprintf(line, sizeof(line), format, arguments);
+
+	if (used < 0)
+		return;
+	fflush(stdout);
+	fprintf(stderr, "custody: %s\n", line);
+}
+
+void message_say(const char *format, ...)
+{
+	va_list arguments;
+
+	if (message_level < MESSAGE_NORMAL)
+		return;
+	va_start(arguments, format);
+	write_line(format, arguments);
+	va_end(arguments);
+}
+
+void message_warn(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	write_line(format, arguments);
+	va_end(arguments);
+}
+
+void message_die(int code, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	write_line(format, arguments);
+	va_end(arguments);
+	exit(code);
+}
