@@ -43,11 +43,13 @@ missing_packages()
 	done
 }
 
+# Both scripts set $build, where the log of the package manager goes, first.
 apt_updated=
 apt_get()
 {
 	as_root env DEBIAN_FRONTEND=noninteractive \
-		apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null
+		apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" \
+		</dev/null >>"$build/apt.log" 2>&1
 }
 
 # Installs what is missing; the package lists are refreshed once, and only
@@ -61,11 +63,13 @@ try_install()
 	command -v apt-get >/dev/null || return 1
 	say "installing $missing"
 	if [ -z "$apt_updated" ]; then
-		apt_get update >&2 || say "the package lists could not be refreshed"
+		apt_get update || say "the package lists could not be refreshed"
 		apt_updated=yes
 	fi
 	# shellcheck disable=SC2086 # a list of words on purpose
-	apt_get install --no-install-recommends -y $missing >&2
+	apt_get install --no-install-recommends -y $missing && return
+	tail -n 3 "$build/apt.log" >&2
+	return 1
 }
 
 need_install()
@@ -121,7 +125,9 @@ bootstrap()
 {
 	[ -x "$root/configure" ] && [ "$root/configure" -nt "$root/configure.ac" ] && return
 	say "bootstrapping"
-	"$root/scripts/bootstrap" >&2 || fail "scripts/bootstrap failed"
+	"$root/scripts/bootstrap" >"$build/bootstrap.log" 2>&1 && return
+	tail -n 20 "$build/bootstrap.log" >&2
+	fail "scripts/bootstrap failed"
 }
 
 cpus=$(nproc 2>/dev/null || echo 2)
