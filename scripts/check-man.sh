@@ -20,8 +20,9 @@ fi
 # One option a line, as -o and --output, from what --help prints.
 options_of_help()
 {
-	"$program" "$@" --help | sed -n '/^Options:/,$p' |
-		sed -n 's/^  \(-[A-Za-z]\), \(--[a-z-]*\).*/\1\n\2/p; s/^  \(--[a-z-]*\).*/\1/p' | sort
+	"$program" "$@" --help | sed -n '/^Options:/,$p' | sed -n '
+		s/^  \(-[A-Za-z]\), \(--[a-z-]*\).*/\1\n\2/p
+		s/^  \(--[a-z-]*\).*/\1/p' | sort
 }
 
 # The same from the OPTIONS section of a page.
