@@ -41,12 +41,28 @@ const char *option_text(enum option_id id);
 uint64_t option_number(enum option_id id);
 
 /*
+ * One sentence on the first variable whose value cannot be used, without a
+ * newline; NULL where all are good.  The preload says it at its first call, and
+ * no more than once in a process.
+ */
+const char *option_complaint(void);
+
+/*
+ * The value of an environment variable, or NULL.  Walks the array itself: the
+ * getenv() of another preload may lock or allocate.
+ */
+const char *option_environment(const char *variable);
+
+/*
  * Whether `value` is good for `id`; if not, `why` gets one sentence.  Used for
  * command line options too, so that both say the same.
  */
 bool option_is_valid(enum option_id id, const char *value, char *why, size_t why_bytes);
 
-/* "64MiB", "256k", "1073741824" -> bytes; false: not a size. */
+/*
+ * "1073741824", "256k", "64MiB" (powers of 1024), "64MB" (powers of 1000) ->
+ * bytes; false: not a size.
+ */
 bool option_parse_size(const char *text, uint64_t *bytes);
 
 #endif

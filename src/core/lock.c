@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/lock.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+enum { SPINS = 100, YIELDS = 50, SLEEP_NS = 50000 };
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Sleeping is for holders of a lower real-time priority: yielding never runs them. */
+static void pause_round(unsigned int round)
+{
+	struct timespec nap = { .tv_nsec = SLEEP_NS };
+
+	if (round < SPINS)
+		relax();
+	else if (round < SPINS + YIELDS)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+void lock_wait(struct lock *lock)
+{
+	int saved_errno = errno;
+
+	for (unsigned int round = 0;; round++) {
+		if (!atomic_load_explicit(&lock->word, memory_order_relaxed) && lock_try(lock))
+			break;
+		pause_round(round);
+	}
+	errno = saved_errno;
+}

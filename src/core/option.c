@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/option.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	VALUE_BYTES = 4096,
+	WHY_BYTES = 256,
+	LOADED = -1, /* of `loading`, which else is 0 or the pid that is at it */
+};
+
+#define BUFFER_LEAST (UINT64_C(1) << 20)
+#define BUFFER_MOST (UINT64_C(1) << 40)
+
+static const struct option_info infos[OPTION_COUNT] = {
+	[OPTION_OUTPUT] = { OPTION_OUTPUT, "CUSTODY_OUTPUT", "custody.%e.%p.db", "FILE",
+			    "name of the trace; %p pid, %h host, %e program, %q{VAR} variable" },
+	[OPTION_FREES] = { OPTION_FREES, "CUSTODY_FREES", "immediate", "immediate",
+			   "what happens to a free of the program: it goes to the driver at once" },
+	[OPTION_CHILDREN] = { OPTION_CHILDREN, "CUSTODY_CHILDREN", "all", "all|none",
+			      "whether processes started by the program are recorded too" },
+	[OPTION_BUFFER] = { OPTION_BUFFER, "CUSTODY_BUFFER", "256MiB", "SIZE",
+			    "bytes of recording buffer per process, 1MiB or more" },
+};
+
+extern char **environ;
+
+static char values[OPTION_COUNT][VALUE_BYTES];
+static char complaint[VALUE_BYTES + WHY_BYTES];
+static _Atomic int loading;
+
+const struct option_info *option_info(enum option_id id)
+{
+	return &infos[id];
+}
+
+const char *option_environment(const char *variable)
+{
+	size_t length = strlen(variable);
+
+	for (char **entry = environ; entry && *entry; entry++)
+		if (!strncmp(*entry, variable, length) && (*entry)[length] == '=')
+			return *entry + length + 1;
+	return NULL;
+}
+
+/* The factor of a suffix; 0: not one. */
+static uint64_t suffix_factor(const char *suffix)
+{
+	static const char letters[] = "kmgt";
+	const char *letter = *suffix ? strchr(letters, *suffix | 0x20) : NULL;
+	uint64_t base = 1024, factor = 1;
+
+	if (!*suffix || !strcmp(suffix, "B"))
+		return 1;
+	if (!letter)
+		return 0;
+	if (!strcmp(suffix + 1, "B"))
+		base = 1000;
+	else if (suffix[1] && strcmp(suffix + 1, "iB"))
+		return 0;
+	for (const char *at = letters; at <= letter; at++)
+		factor *= base;
+	return factor;
+}
+
+bool option_parse_size(const char *text, uint64_t *bytes)
+{
+	uint64_t number = 0, factor;
+	const char *at = text;
+
+	for (; *at >= '0' && *at <= '9'; at++)
+		if (__builtin_mul_overflow(number, 10, &number) ||
+		    __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
+			return false;
+	if (at == text)
+		return false;
+	while (*at == ' ')
+		at++;
+	factor = suffix_factor(at);
+	return factor && !__builtin_mul_overflow(number, factor, bytes);
+}
+
+static bool is_good_size(const char *value, char *why, size_t why_bytes)
+{
+	uint64_t bytes;
+
+	if (!option_parse_size(value, &bytes))
+		snprintf(why, why_bytes, "'%.80s' is not a size such as 256MiB", value);
+	else if (bytes < BUFFER_LEAST)
+		snprintf(why, why_bytes, "'%.80s' is less than 1MiB", value);
+	else if (bytes > BUFFER_MOST)
+		snprintf(why, why_bytes, "'%.80s' is more than 1TiB", value);
+	else
+		return true;
+	return false;
+}
+
+/* Length of the sequence after a percent sign that a name may hold; 0: not one. */
+static size_t sequence_length(const char *at)
+{
+	const char *end;
+
+	if (*at && strchr("phe%", *at))
+		return 1;
+	if (strncmp(at, "q{", 2))
+		return 0;
+	end = strchr(at, '}');
+	return end && end > at + 2 ? (size_t)(end - at) + 1 : 0;
+}
+
+static bool is_good_template(const char *value, char *why, size_t why_bytes)
+{
+	if (!*value) {
+		snprintf(why, why_bytes, "the name of the trace is empty");
+		return false;
+	}
+	if (strlen(value) >= VALUE_BYTES) {
+		snprintf(why, why_bytes, "the name of the trace is too long");
+		return false;
+	}
+	for (const char *at = strchr(value, '%'); at; at = strchr(at, '%')) {
+		size_t length = sequence_length(at + 1);
+
+		if (!length) {
+			snprintf(why, why_bytes, "'%.80s' holds a %% that is not one of "
+				 "%%p, %%h, %%e, %%q{VAR} and %%%%", value);
+			return false;
+		}
+		at += 1 + length;
+	}
+	return true;
+}
+
+/* `words` is a list of words with bars between them. */
+static bool is_good_word(const char *words, const char *value, char *why, size_t why_bytes)
+{
+	size_t length = strlen(value);
+
+	for (const char *at = words; at; at = strchr(at, '|')) {
+		at += *at == '|';
+		if (length && !strncmp(at, value, length) &&
+		    (at[length] == '|' || at[length] == '\0'))
+			return true;
+	}
+	snprintf(why, why_bytes, "'%.80s' is not one of: %s", value, words);
+	return false;
+}
+
+bool option_is_valid(enum option_id id, const char *value, char *why, size_t why_bytes)
+{
+	switch (id) {
+	case OPTION_OUTPUT:
+		return is_good_template(value, why, why_bytes);
+	case OPTION_BUFFER:
+		return is_good_size(value, why, why_bytes);
+	case OPTION_FREES:
+	case OPTION_CHILDREN:
+	case OPTION_COUNT:
+		break;
+	}
+	return is_good_word(infos[id].values, value, why, why_bytes);
+}
+
+static void load_option(enum option_id id)
+{
+	const struct option_info *info = &infos[id];
+	const char *value = option_environment(info->variable);
+	char why[WHY_BYTES] = "";
+
+	if (value && !option_is_valid(id, value, why, sizeof(why))) {
+		if (!complaint[0])
+			snprintf(complaint, sizeof(complaint), "%s is ignored: %s; %s is used",
+				 info->variable, why, info->default_value);
+		value = NULL;
+	}
+	snprintf(values[id], VALUE_BYTES, "%s", value ? value : info->default_value);
+}
+
+/* A child of fork whose parent was at it in another thread starts over. */
+static bool claim_loading(void)
+{
+	int found = 0, pid = getpid();
+
+	if (atomic_compare_exchange_strong(&loading, &found, pid))
+		return true;
+	return found != LOADED && found != pid &&
+	       atomic_compare_exchange_strong(&loading, &found, pid);
+}
+
+/* Values are copied: the program may change or free its environment later. */
+static void load_options(void)
+{
+	while (atomic_load_explicit(&loading, memory_order_acquire) != LOADED) {
+		if (!claim_loading()) {
+			sched_yield();
+			continue;
+		}
+		for (int id = 0; id < OPTION_COUNT; id++)
+			load_option((enum option_id)id);
+		atomic_store_explicit(&loading, LOADED, memory_order_release);
+	}
+}
+
+const char *option_text(enum option_id id)
+{
+	load_options();
+	return values[id];
+}
+
+uint64_t option_number(enum option_id id)
+{
+	uint64_t number = 0;
+
+	return option_parse_size(option_text(id), &number) ? number : 0;
+}
+
+const char *option_complaint(void)
+{
+	load_options();
+	return complaint[0] ? complaint : NULL;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * trace_names.h - the text forms of the enums of a trace, as they stand in the
+ * database and in reports.
+ */
+#ifndef CUSTODY_CORE_TRACE_NAMES_H
+#define CUSTODY_CORE_TRACE_NAMES_H
+
+#include "core/record.h"
+
+#include <stddef.h>
+
+extern const char *const trace_names_of_blocks[BLOCK_KINDS];
+extern const char *const trace_names_of_transfers[TRANSFER_KINDS];
+extern const char *const trace_names_of_places[PLACE_KINDS];
+extern const char *const trace_names_of_causes[RELEASE_CAUSES];
+
+/* The name of a CUresult ("CUDA_ERROR_OUT_OF_MEMORY"); NULL: newer than this build. */
+const char *trace_names_of_result(unsigned int result);
+
+/* A number that no enum has comes from a damaged trace: it reads "unknown". */
+static inline const char *trace_names_pick(const char *const *names, size_t count,
+					   unsigned int number)
+{
+	return number < count ? names[number] : "unknown";
+}
+
+/* allocation.kind */
+static inline const char *block_kind_name(enum block_kind kind)
+{
+	return trace_names_pick(trace_names_of_blocks, BLOCK_KINDS, kind);
+}
+
+/* transfer.kind */
+static inline const char *transfer_kind_name(enum transfer_kind kind)
+{
+	return trace_names_pick(trace_names_of_transfers, TRANSFER_KINDS, kind);
+}
+
+/* transfer.source_kind, transfer.target_kind */
+static inline const char *place_kind_name(enum place_kind kind)
+{
+	return trace_names_pick(trace_names_of_places, PLACE_KINDS, kind);
+}
+
+/* allocation.release_cause; NULL while the block lives, as the column is. */
+static inline const char *release_cause_name(enum release_cause cause)
+{
+	return trace_names_pick(trace_names_of_causes, RELEASE_CAUSES, cause);
+}
+
+/* See trace_names_of_result(). */
+static inline const char *result_name(unsigned int result)
+{
+	return trace_names_of_result(result);
+}
+
+#endif
