@@ -113,6 +113,7 @@ enum record_flag {
 	RECORD_PENDING = 1 << 4,    /* free: requested now, RECORD_RELEASE tells the end */
 	RECORD_CAPTURED = 1 << 5,   /* issued into a stream capture: nothing moved yet */
 	RECORD_EXPORTED = 1 << 6,   /* operation: the block at `a` was exported to others */
+	RECORD_MORE = 1 << 7,	    /* a further record of a call that is counted already */
 };
 
 /* allocation.kind; the order is that of the names in trace_names.c. */
