@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what custody adds, always side by side in one run: to one driver
+call, to a PyTorch training step, to the start of a process without CUDA.
+
+Called by scripts/gpu-bench, whose --help tells the options.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+VARIANTS = "bare", "nop", "record"
+
+
+class Tools:
+    """Where the built things are: a stage (scripts/gpu-stage) or a build directory."""
+
+    def __init__(self, stage):
+        self.stage = pathlib.Path(stage).resolve()
+        self.custody = self.first("bin/custody", "custody")
+        self.preload = self.first("lib/libcustody-preload.so", ".libs/libcustody-preload.so")
+        self.nop = self.first("bench/libcustody-nop.so", ".libs/libcustody-nop.so")
+        self.calls = self.first("bench/bench_calls", "tests/bench/.libs/bench_calls",
+                                "tests/bench/bench_calls")
+        self.null = self.first("bench/null", "tests/bench/null/.libs")
+        self.simulated = self.first("lib/custody/libcuda-sim", "tests/support/simdriver/lib")
+
+    def first(self, *places):
+        for place in places:
+            if (self.stage / place).exists():
+                return str(self.stage / place)
+        return None
+
+    def variants(self):
+        return [name for name in VARIANTS if name != "nop" or self.nop]
+
+    def wrap(self, variant, command, trace):
+        """The command and environment of a variant."""
+        values = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+        if variant == "nop":
+            values["LD_PRELOAD"] = self.nop
+        if variant == "record":
+            command = [self.custody, "record", "-q", "-f", "-o", trace, "--", *command]
+        return command, values
+
+
+def median_interval(values):
+    """Median and the order-statistic interval that holds it with at least 95 %."""
+    values, total = sorted(values), len(values)
+    tail, rank, chance = 0.0, 0, 0.5 ** total
+    while rank < total // 2 and tail + chance <= 0.025:
+        tail += chance
+        rank += 1
+        chance = chance * (total - rank + 1) / rank
+    low = max(rank - 1, 0)
+    return statistics.median(values), values[low], values[total - 1 - low]
+
+
+# ------------------------------------------------------------------ one call
+
+
+class Calls:
+    """bench_calls under each variant by turns, some rounds."""
+
+    def __init__(self, tools, options, driver, threads, rounds, calls, pairs):
+        self.tools, self.options, self.driver = tools, options, driver
+        self.threads, self.rounds = threads, rounds
+        self.command = [tools.calls, "-t", str(threads), "-n", str(calls), "-p", str(pairs)]
+        self.seen = {}  # case -> variant -> [(median, mean)] of the rounds
+        self.driver_calls = {}
+        self.lost = 0
+
+    def run_one(self, variant):
+        trace = str(pathlib.Path(self.options.out) / "bench-calls.db")
+        command, values = self.tools.wrap(variant, self.command, trace)
+        if self.driver:
+            values["LD_LIBRARY_PATH"] = self.driver
+        done = subprocess.run(command, env=values, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=120, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{variant}: bench_calls ended with {done.returncode}: "
+                               f"{done.stderr}")
+        for line in done.stdout.splitlines():
+            case, driver_calls, median, mean = line.split("\t")
+            self.driver_calls[case] = int(driver_calls)
+            rounds = self.seen.setdefault(case, {}).setdefault(variant, [])
+            rounds.append((float(median), float(mean)))
+        if variant == "record":
+            self.lost += self.count_lost(trace)
+            os.unlink(trace)
+
+    def count_lost(self, trace):
+        done = subprocess.run([self.tools.custody, "sql", trace,
+                               "SELECT 'lost='||COALESCE(SUM(count),0) FROM gap"],
+                              capture_output=True, text=True, check=False)
+        for line in done.stdout.splitlines():
+            if "lost=" in line:
+                return int(line.strip().strip('"').split("=")[1])
+        raise RuntimeError(f"custody sql: {done.stderr}")
+
+    def run(self):
+        names = self.tools.variants()
+        for i in range(self.rounds):
+            for variant in names[i % len(names):] + names[:i % len(names)]:
+                self.run_one(variant)
+        return self
+
+    def added(self, case, variant, which):
+        """What a variant adds to one driver call: of each round, by its neighbour in time."""
+        rounds = zip(self.seen[case][variant], self.seen[case]["bare"])
+        return [(one[which] - bare[which]) / self.driver_calls[case] for one, bare in rounds]
+
+    def rows(self):
+        for case, variants in self.seen.items():
+            row = {"case": case, "threads": self.threads,
+                   "driver": os.path.basename(self.driver or "GPU")}
+            for variant in variants:
+                row[variant + "_ns"] = statistics.median(one[0] for one in variants[variant])
+                if variant != "bare":
+                    values = self.added(case, variant, 1)
+                    row[variant + "_added_ns"] = statistics.median(values)
+                    row[variant + "_added_range_ns"] = [min(values), max(values)]
+                    row[variant + "_added_of_medians_ns"] = statistics.median(
+                        self.added(case, variant, 0))
+            yield row
+
+
+def calls_table(rows):
+    lines = ["| driver | threads | call | bare ns | nop ns | record ns | nop adds to a call "
+             "| record adds to a call (range) |",
+             "| --- | ---: | --- | ---: | ---: | ---: | ---: | --- |"]
+    for row in rows:
+        low, high = row["record_added_range_ns"]
+        nop = ["", ""]
+        if "nop_ns" in row:
+            nop = [f"{row['nop_ns']:.0f}", f"{row['nop_added_ns']:.0f} ns"]
+        cells = [row["driver"], str(row["threads"]), row["case"], f"{row['bare_ns']:.0f}", nop[0],
+                 f"{row['record_ns']:.0f}", nop[1],
+                 f"{row['record_added_ns']:.0f} ns ({low:.0f} to {high:.0f})"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def bench_calls(tools, options):
+    real = None if options.gpu else tools.simulated
+    plans = [(real, 1, options.rounds, 20000, 2000), (real, 16, 3, 1000, 100),
+             (real, 64, 3, 300, 30)]
+    plans += [(tools.null, threads, 3, calls, calls)
+              for threads, calls in ((1, 20000), (16, 4000), (64, 1000))]
+    rows, lost = [], 0
+    for driver, threads, rounds, calls, pairs in plans:
+        if driver is None and not options.gpu:
+            continue
+        if options.quick:
+            rounds, calls, pairs = 1, min(calls, 500), min(pairs, 50)
+        result = Calls(tools, options, driver, threads, rounds, calls, pairs).run()
+        rows += result.rows()
+        lost += result.lost
+    return {"calls": rows, "lost_records": lost}, calls_table(rows) + [
+        "", f"Records lost in all recorded runs: {lost}."]
+
+
+# ------------------------------------------------------------- training step
+
+
+class Stepper:
+    """A torch_step.py process that waits for its turns."""
+
+    def __init__(self, tools, options, variant, number):
+        trace = str(pathlib.Path(options.out) / f"bench-step-{number}.db")
+        command, values = tools.wrap(variant, ["python3", str(HERE / "torch_step.py")], trace)
+        self.variant, self.trace = variant, trace
+        self.process = subprocess.Popen(command, env=values, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.times, self.hashes = [], set()
+
+    def wait_ready(self):
+        line = self.process.stdout.readline().strip()
+        if line != "ready":
+            raise RuntimeError(f"torch_step.py, {self.variant}, said {line!r}")
+
+    def take_turn(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        taken, digest = self.process.stdout.readline().split()
+        self.times.append(int(taken))
+        self.hashes.add(digest)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(60)
+        if os.path.exists(self.trace):
+            os.unlink(self.trace)
+
+
+def run_pair(tools, options, number):
+    """Both processes warm up together, then take turns; the first one alternates."""
+    pair = {variant: Stepper(tools, options, variant, number) for variant in ("bare", "record")}
+    for stepper in pair.values():
+        stepper.wait_ready()
+    for turn in range(options.turns):
+        order = ["bare", "record"] if (turn + number) % 2 else ["record", "bare"]
+        for variant in order:
+            pair[variant].take_turn()
+    for stepper in pair.values():
+        stepper.end()
+    return pair
+
+
+def bench_step(tools, options):
+    steps = int(os.environ.get("STEPS", "500"))
+    ratios, times, hashes = [], {"bare": [], "record": []}, set()
+    for number in range(options.pairs):
+        pair = run_pair(tools, options, number)
+        middle = {name: statistics.median(one.times) for name, one in pair.items()}
+        ratios.append(middle["record"] / middle["bare"])
+        for name, stepper in pair.items():
+            times[name].append(middle[name] / steps / 1000)
+            hashes |= stepper.hashes
+    ratio, low, high = median_interval(ratios)
+    result = {"ratio": ratio, "interval": [low, high], "ratios": ratios, "step_us": times,
+              "same_losses": len(hashes) == 1, "steps": steps, "turns": options.turns}
+    same = "bit-identical in all runs" if len(hashes) == 1 else "NOT THE SAME in all runs"
+    lines = [f"PyTorch training step, {options.pairs} interleaved pairs of processes, "
+             f"{options.turns} blocks of {steps} steps each by turns:", "",
+             "| | median step |", "| --- | ---: |",
+             f"| bare | {statistics.median(times['bare']):.0f} us |",
+             f"| under custody record | {statistics.median(times['record']):.0f} us |", "",
+             f"Median ratio {ratio:.4f}, 95 % interval {low:.4f} to {high:.4f}; losses of "
+             f"{steps} steps {same}."]
+    return result, lines
+
+
+# ------------------------------------------------------------------- start-up
+
+
+def time_start(environment):
+    begin = time.perf_counter_ns()
+    child = os.posix_spawn("/bin/true", ["/bin/true"], environment)
+    os.waitpid(child, 0)
+    return time.perf_counter_ns() - begin
+
+
+def bench_start(tools, options):
+    """/bin/true with and without the preload, by turns."""
+    bare = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    loaded = dict(bare, LD_PRELOAD=tools.preload)
+    pairs = [(time_start(bare), time_start(loaded)) for _ in range(40 if options.quick else 400)]
+    added, low, high = median_interval([(b - a) / 1000 for a, b in pairs])
+    base = statistics.median(a for a, _ in pairs) / 1000
+    return ({"bare_us": base, "added_us": added, "interval_us": [low, high]},
+            [f"A process without CUDA (/bin/true) starts and ends in {base:.0f} us; the preload "
+             f"adds {added:.0f} us (95 % interval {low:.0f} to {high:.0f})."])
+
+
+# ----------------------------------------------------------------------- main
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(prog="gpu-bench", description=__doc__)
+    parser.add_argument("--stage", default=".stage",
+                        help="folder made by scripts/gpu-stage, or a build directory [%(default)s]")
+    parser.add_argument("--only", default="start,calls,step",
+                        help="parts, comma-separated [%(default)s]")
+    parser.add_argument("--out", default="gpu-bench-out", help="results go here [%(default)s]")
+    parser.add_argument("--rounds", type=int, default=5,
+                        help="rounds of the calls on one thread [%(default)s]")
+    parser.add_argument("--pairs", type=int, default=10,
+                        help="pairs of training runs [%(default)s]")
+    parser.add_argument("--turns", type=int, default=3,
+                        help="timed blocks of each process of a pair [%(default)s]")
+    parser.add_argument("--quick", action="store_true", help="few calls: only shows that it works")
+    return parser.parse_args()
+
+
+def has_gpu():
+    probe = "import ctypes,sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) != 0)"
+    return not subprocess.run([sys.executable, "-c", probe], stderr=subprocess.DEVNULL,
+                              check=False).returncode
+
+
+def describe_machine(options):
+    if not options.gpu:
+        return "No GPU here: the simulated driver and the empty one."
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        name = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        name = "an unnamed GPU"
+    return f"Measured on {name}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}."
+
+
+def run_part(name, tools, options):
+    parts = {"calls": bench_calls, "step": bench_step, "start": bench_start}
+    begin = time.monotonic()
+    try:
+        result, lines = parts[name](tools, options)
+    except (RuntimeError, ValueError, subprocess.SubprocessError, OSError) as error:
+        result, lines = {"error": str(error)}, [f"{name} could not be measured: {error}"]
+    result["seconds"] = time.monotonic() - begin
+    print("\n".join([f"## {name}", ""] + lines + [""]), flush=True)
+    return result, lines
+
+
+def main():
+    options = parse_options()
+    options.gpu = has_gpu()
+    tools = Tools(options.stage)
+    if not tools.custody or not tools.calls or not tools.preload:
+        print(f"gpu-bench: nothing built in {options.stage}", file=sys.stderr)
+        return 1
+    shutil.rmtree(pathlib.Path(options.out) / "bench-calls.db", ignore_errors=True)
+    pathlib.Path(options.out).mkdir(parents=True, exist_ok=True)
+    names = [name for name in options.only.split(",") if name != "step" or options.gpu]
+    text, results = [describe_machine(options), ""], {}
+    print("\n".join(text))
+    for name in names:
+        results[name], lines = run_part(name, tools, options)
+        text += lines + [""]
+    (pathlib.Path(options.out) / "gpu-bench.md").write_text("\n".join(text))
+    (pathlib.Path(options.out) / "gpu-bench.json").write_text(json.dumps(results, indent=1))
+    return 1 if any("error" in result for result in results.values()) else 0
+
+
+sys.exit(main())

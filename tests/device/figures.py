@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of a trace, asked for with `custody sql`, beside those of an independent count."""
+import glob
+import json
+import os
+import struct
+import subprocess
+
+COUNT = struct.Struct("40sQQQ")  # struct count of count_preload.c
+
+
+class QueryFailed(Exception):
+    pass
+
+
+class Figure:
+    def __init__(self, source, what, unit, ours, theirs):
+        self.source, self.what, self.unit = source, what, unit
+        self.ours, self.theirs = ours, theirs
+
+    def is_equal(self):
+        return self.ours == self.theirs
+
+    def __str__(self):
+        return f"{self.what}, {self.unit}: custody {self.ours}, {self.source} {self.theirs}"
+
+    def row(self):
+        verdict = "equal" if self.is_equal() else "DIFFERENT"
+        return "\t".join([self.source, self.what, self.unit, str(self.ours), str(self.theirs),
+                          verdict])
+
+
+class Trace:
+    def __init__(self, custody, path):
+        self.custody, self.path = custody, path
+
+    def lines(self, query):
+        """The rows of a query whose only column is text."""
+        done = subprocess.run([self.custody, "sql", self.path, query], capture_output=True,
+                              text=True, check=False)
+        if done.returncode:
+            raise QueryFailed(f"custody sql: {done.stderr.strip()}")
+        return done.stdout.splitlines()
+
+    def numbers(self, query):
+        """Rows of one text column 'name|n|n...' marked with '=', as {name: [n, ...]}."""
+        rows = {}
+        for line in self.lines(query):
+            if "=" in line:
+                name, values = line.strip().strip('"').split("=", 1)
+                rows[name] = [int(value) for value in values.split("|")]
+        return rows
+
+    def complaints(self):
+        """What must hold for every trace."""
+        found = []
+        if self.numbers("SELECT 'v='||value FROM meta WHERE key='complete'").get("v") != [1]:
+            found.append("the trace is not complete")
+        lost = self.numbers("SELECT 'v='||(COALESCE((SELECT SUM(count) FROM gap),0)"
+                            "+COALESCE((SELECT SUM(lost_records) FROM process),0))")
+        if lost.get("v") != [0]:
+            found.append(f"records were lost: {lost.get('v')}")
+        for line in self.lines("SELECT DISTINCT 'not covered='||name FROM uncovered ORDER BY 1"):
+            if "=" in line:
+                found.append(line.strip())
+        return found
+
+
+# ---------------------------------------------------------------- the counting preload
+
+
+def read_counts(directory):
+    """The sum of all processes' files."""
+    total = {}
+    for path in glob.glob(os.path.join(directory, "count.*")):
+        with open(path, "rb") as file:
+            for name, *values in COUNT.iter_unpack(file.read()):
+                name = name.rstrip(b"\0").decode("ascii")
+                if name:
+                    old = total.get(name, [0, 0, 0])
+                    total[name] = [a + b for a, b in zip(old, values)]
+    return {name: values for name, values in total.items() if values[0]}
+
+
+CALLS = """SELECT api.name||'='||SUM(calls)||'|'||SUM(errors)
+           FROM api_call JOIN api ON api.id = api_id GROUP BY api.name"""
+BYTES = """SELECT name||'='||SUM(bytes) FROM
+           (SELECT api.name AS name, bytes FROM allocation JOIN api ON api.id = api_id
+            UNION ALL
+            SELECT api.name, bytes FROM transfer JOIN api ON api.id = api_id WHERE result = 0)
+           GROUP BY name"""
+
+
+def compare_counts(trace, directory, source):
+    counts, calls, sizes = read_counts(directory), trace.numbers(CALLS), trace.numbers(BYTES)
+    found = []
+    for name, (count, errors, size) in sorted(counts.items()):
+        ours = calls.get(name, [0, 0])
+        found.append(Figure(source, name, "calls", ours[0], count))
+        if errors or ours[1]:
+            found.append(Figure(source, name, "errors", ours[1], errors))
+        if size:
+            found.append(Figure(source, name, "bytes", sizes.get(name, [0])[0], size))
+    return found
+
+
+# ---------------------------------------------------------------- journals
+
+
+def conditions(row):
+    """The WHERE clause that a journal row stands for."""
+    terms = []
+    if "api" in row:
+        terms.append(f"api_id = (SELECT id FROM api WHERE name = '{row['api']}')")
+    elif row.get("kind", "any") != "any":
+        kinds = ",".join(f"'{kind}'" for kind in row["kind"].split("+"))
+        terms.append(f"kind IN ({kinds})")
+    if row["check"] == "transfer":
+        terms.append("result = 0")
+    if row["check"] in ("allocation", "live") and "api" not in row and row["kind"] != "ipc":
+        terms.append("parent_id IS NULL")
+    if row["check"] == "live":
+        terms.append(f"alloc_ns + alloc_duration_ns <= {row['at']}"
+                     f" AND (released_ns IS NULL OR released_ns > {row['at']})")
+    if "at_least" in row:
+        terms.append(f"bytes >= {row['at_least']}")
+    if "place" in row:
+        side, place = row["place"].split()
+        terms.append(f"{side}_kind = '{place}'")
+    if "caller" in row:
+        terms.append("EXISTS (SELECT 1 FROM module WHERE module.process_id = t.process_id"
+                     f" AND path LIKE '%{row['caller']}%'"
+                     " AND t.caller >= base AND t.caller < base + size)")
+    return " AND ".join(terms) or "1"
+
+
+def name_of(row):
+    words = [row["check"], row.get("api", row.get("kind", ""))]
+    words += [f"{key} {row[key]}" for key in ("place", "caller", "at_least") if key in row]
+    return " ".join(words)
+
+
+def compare_journal(trace, path):
+    if not os.path.exists(path):
+        return []
+    found = []
+    with open(path, encoding="ascii") as file:
+        rows = [json.loads(line) for line in file]
+    for row in rows:
+        if row["check"] == "note":
+            continue
+        table = "allocation" if row["check"] == "live" else row["check"]
+        ours = trace.numbers(f"SELECT 'v='||COUNT(*)||'|'||COALESCE(SUM(bytes),0) FROM {table} AS t"
+                             f" WHERE {conditions(row)}")["v"]
+        source = row.get("source", "own journal")
+        for unit, value in zip(("count", "bytes"), ours):
+            if unit in row:
+                found.append(Figure(source, name_of(row), "calls" if unit == "count" else unit,
+                                    value, row[unit]))
+    return found
