@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams: a queue of ops and a worker thread that runs them, started with the first
+ * op.  A position in a stream is a sequence number; `completed` says how far the
+ * worker got, and that is all that waits, events and frees look at.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "sim.h"
+
+enum { SPIN_ROUNDS = 2000, WORKER_STACK = 1 << 20 };
+
+/* At most one worker spins for new work: two processors are enough. */
+static atomic_int spinners;
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#else
+	sched_yield();
+#endif
+}
+
+bool queue_passed(const struct stream *stream, uint64_t seq)
+{
+	return atomic_load(&stream->completed) >= seq;
+}
+
+bool queue_idle(struct stream *stream)
+{
+	return queue_passed(stream, atomic_load(&stream->submitted));
+}
+
+/* ------------------------------------------------------------------ waiting for it */
+
+/* Wakes now and then to see whether the driver goes down. */
+static void wait_done(struct stream *stream)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec++;
+	pthread_cond_timedwait(&stream->done, &stream->lock, &until);
+}
+
+void queue_wait(struct stream *stream, uint64_t seq)
+{
+	for (int i = 0; i < SPIN_ROUNDS / 4; i++) {
+		if (queue_passed(stream, seq))
+			return;
+		relax();
+	}
+	pthread_mutex_lock(&stream->lock);
+	atomic_fetch_add(&stream->waiters, 1);
+	while (!queue_passed(stream, seq) && !atomic_load(&config_stopping))
+		wait_done(stream);
+	atomic_fetch_sub(&stream->waiters, 1);
+	pthread_mutex_unlock(&stream->lock);
+}
+
+static void announce(struct stream *stream)
+{
+	if (!atomic_load(&stream->waiters))
+		return;
+	pthread_mutex_lock(&stream->lock);
+	pthread_cond_broadcast(&stream->done);
+	pthread_mutex_unlock(&stream->lock);
+}
+
+/* ------------------------------------------------------------------ the worker */
+
+/* Looks for new work without the lock; true when there is some. */
+static bool spin_for_work(struct stream *stream, uint64_t last)
+{
+	bool found = false;
+
+	if (atomic_fetch_add(&spinners, 1) == 0)
+		for (int i = 0; i < SPIN_ROUNDS && !found; i++) {
+			found = atomic_load(&stream->submitted) > last;
+			relax();
+		}
+	atomic_fetch_sub(&spinners, 1);
+	return found;
+}
+
+/* The next op; the one before goes to the spare list.  NULL: closed and drained. */
+static struct op *next_op(struct stream *stream, struct op *before, uint64_t last)
+{
+	struct op *op;
+
+	spin_for_work(stream, last);
+	pthread_mutex_lock(&stream->lock);
+	if (before) {
+		before->next = stream->spare;
+		stream->spare = before;
+		stream->queued--;
+	}
+	while (!stream->head && !stream->closing) {
+		stream->sleeping = true;
+		pthread_cond_wait(&stream->work, &stream->lock);
+		stream->sleeping = false;
+	}
+	op = stream->head;
+	if (op) {
+		stream->head = op->next;
+		if (!op->next)
+			stream->tail = NULL;
+	}
+	pthread_mutex_unlock(&stream->lock);
+	return op;
+}
+
+static void run_op(struct stream *stream, struct op *op)
+{
+	for (unsigned i = 0; i < op->wait_count; i++)
+		queue_wait(op->waits[i].stream, op->waits[i].seq);
+	/* An op that a caller runs himself has no place in the queue but a number. */
+	queue_wait(stream, op->seq - 1);
+	if (!atomic_load(&config_stopping))
+		op_run(op, stream);
+	atomic_store(&stream->completed, op->seq);
+	announce(stream);
+	op_release(op);
+}
+
+static void *work(void *argument)
+{
+	struct stream *stream = argument;
+	struct op *op = NULL;
+	uint64_t last = 0;
+
+	prctl(PR_SET_NAME, "simdriver");
+	prctl(PR_SET_TIMERSLACK, 1000);
+	while ((op = next_op(stream, op, last)) != NULL) {
+		last = op->seq;
+		run_op(stream, op);
+	}
+	memory_observe(stream);
+	stream_unlink(stream);
+	stream_give(stream);
+	return NULL;
+}
+
+static void start_worker(struct stream *stream)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, WORKER_STACK);
+	handle_retain(stream);
+	if (pthread_create(&thread, &attributes, work, stream))
+		config_die("no thread for a stream");
+	stream->has_worker = true;
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ------------------------------------------------------------------ giving it work */
+
+CUresult queue_op_wait(struct op *op, struct stream *stream, uint64_t seq)
+{
+	if (queue_passed(stream, seq))
+		return CUDA_SUCCESS;
+	if (op->wait_count == op->wait_room) {
+		unsigned room = op->wait_room ? op->wait_room * 2 : 4;
+		struct ticket *waits = realloc(op->waits, room * sizeof(*waits));
+
+		if (!waits)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		op->waits = waits;
+		op->wait_room = room;
+	}
+	handle_retain(stream);
+	op->waits[op->wait_count++] = (struct ticket){stream, seq};
+	return CUDA_SUCCESS;
+}
+
+static bool orders_with_legacy(const struct stream *stream)
+{
+	return !stream->internal && !(stream->flags & CU_STREAM_NON_BLOCKING);
+}
+
+/*
+ * The legacy stream waits for all blocking streams of its context and they for it.
+ * Positions are read before the op gets its own, so two ops never wait for each other.
+ */
+static CUresult add_order(struct stream *stream, struct op *op)
+{
+	struct context *context = stream->context;
+	struct stream *legacy = context->legacy;
+	CUresult error = CUDA_SUCCESS;
+
+	if (!orders_with_legacy(stream))
+		return CUDA_SUCCESS;
+	if (stream != legacy)
+		return queue_op_wait(op, legacy, atomic_load(&legacy->submitted));
+	if (!atomic_load(&context->blocking))
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&context->lock);
+	for (struct stream *other = context->streams; other && !error; other = other->next)
+		if (other != legacy && orders_with_legacy(other))
+			error = queue_op_wait(op, other, atomic_load(&other->submitted));
+	pthread_mutex_unlock(&context->lock);
+	return error;
+}
+
+static void enqueue(struct stream *stream, struct op *op)
+{
+	struct op *place = stream->spare;
+
+	if (place)
+		stream->spare = place->next;
+	else
+		place = malloc(sizeof(*place));
+	if (!place)
+		config_die("no memory for an op");
+	*place = *op;
+	place->next = NULL;
+	if (stream->tail)
+		stream->tail->next = place;
+	else
+		stream->head = place;
+	stream->tail = place;
+	stream->queued++;
+}
+
+static void wait_for_room(struct stream *stream)
+{
+	while (stream->queued >= QUEUE_MAX && !atomic_load(&config_stopping)) {
+		uint64_t seq = atomic_load(&stream->completed) + QUEUE_MAX / 4;
+
+		pthread_mutex_unlock(&stream->lock);
+		queue_wait(stream, seq);
+		pthread_mutex_lock(&stream->lock);
+		if (stream->queued >= QUEUE_MAX)
+			sched_yield();
+	}
+}
+
+uint64_t queue_append(struct stream *stream, struct op *op)
+{
+	uint64_t seq;
+
+	pthread_mutex_lock(&stream->lock);
+	wait_for_room(stream);
+	seq = atomic_load(&stream->submitted) + 1;
+	op->seq = seq;
+	enqueue(stream, op);
+	atomic_store(&stream->submitted, seq);
+	if (!stream->has_worker)
+		start_worker(stream);
+	else if (stream->sleeping)
+		pthread_cond_signal(&stream->work);
+	pthread_mutex_unlock(&stream->lock);
+	return seq;
+}
+
+/* Runs the op on the calling thread if the stream is idle; false when it is not. */
+static bool run_here(struct stream *stream, struct op *op)
+{
+	uint64_t seq;
+	bool here;
+
+	if (op->wait_count || !op_is_quick(op) || !queue_idle(stream))
+		return false;
+	pthread_mutex_lock(&stream->lock);
+	here = !stream->head && queue_idle(stream);
+	if (here) {
+		seq = atomic_load(&stream->submitted) + 1;
+		op->seq = seq;
+		atomic_store(&stream->submitted, seq);
+		op_run(op, stream);
+		atomic_store(&stream->completed, seq);
+		if (atomic_load(&stream->waiters))
+			pthread_cond_broadcast(&stream->done);
+	}
+	pthread_mutex_unlock(&stream->lock);
+	if (here)
+		op_release(op);
+	return here;
+}
+
+CUresult queue_submit(struct stream *stream, struct op *op, uint64_t *seq)
+{
+	CUresult error = add_order(stream, op);
+	uint64_t at;
+
+	if (error) {
+		op_release(op);
+		return error;
+	}
+	if (settings.inline_ops && run_here(stream, op))
+		at = op->seq;
+	else
+		at = queue_append(stream, op);
+	if (seq)
+		*seq = at;
+	return CUDA_SUCCESS;
+}
+
+CUresult queue_run(struct stream *stream, struct op *op)
+{
+	CUresult error = add_order(stream, op);
+
+	if (error) {
+		op_release(op);
+		return error;
+	}
+	if (!run_here(stream, op))
+		queue_wait(stream, queue_append(stream, op));
+	return CUDA_SUCCESS;
+}

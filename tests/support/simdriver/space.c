@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The address space of a device.  Device addresses lie in a reservation that nobody
+ * can touch; the bytes lie in a second mapping at a constant distance.  Memory is
+ * counted in pages of 2 MiB: larger blocks take whole ones, smaller ones share.
+ * What was freed last is handed out first, so addresses come back quickly.
+ */
+#include <sys/mman.h>
+
+#include "sim.h"
+
+enum { SLAB_GRANULES = 4096, SLAB_WORDS = SLAB_GRANULES / 64, SLAB_RECENT = 32 };
+
+/* A page that small blocks share; one bit per 512 bytes. */
+struct slab {
+	char *base;
+	uint64_t used[SLAB_WORDS];
+	unsigned free;
+	unsigned hopeless;	/* no run of this many was found since the last free */
+	struct { unsigned first, count; } recent[SLAB_RECENT];
+	unsigned recent_count;
+	struct slab *next, *prev;
+};
+
+static void *reserve(size_t bytes, int protection)
+{
+	void *base = mmap(NULL, bytes + PAGE_BYTES, protection,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (base == MAP_FAILED)
+		return NULL;
+	return (void *)round_up((size_t)base, PAGE_BYTES);
+}
+
+bool space_start(struct device *device)
+{
+	size_t bytes = device->total * 4;
+
+	device->base = reserve(bytes, PROT_NONE);
+	device->backing = reserve(bytes, PROT_READ | PROT_WRITE);
+	device->pages = bytes >> PAGE_BITS;
+	device->page_used = calloc((device->pages + 63) / 64, sizeof(uint64_t));
+	device->slab_of = calloc(device->pages, sizeof(struct slab *));
+	if (!device->base || !device->backing || !device->page_used || !device->slab_of)
+		return false;
+	madvise(device->backing, bytes, MADV_DONTDUMP);
+	return true;
+}
+
+char *space_alias(struct device *device, char *address)
+{
+	return device->backing + (address - device->base);
+}
+
+/* ------------------------------------------------------------------ pages */
+
+static bool page_is_used(const struct device *device, size_t page)
+{
+	return device->page_used[page / 64] >> (page % 64) & 1;
+}
+
+static void mark_pages(struct device *device, size_t page, size_t count, bool used)
+{
+	for (size_t i = page; i < page + count; i++) {
+		uint64_t bit = (uint64_t)1 << (i % 64);
+
+		if (used)
+			device->page_used[i / 64] |= bit;
+		else
+			device->page_used[i / 64] &= ~bit;
+	}
+}
+
+/* Pages free from `page` on, counted up to `wanted`. */
+static size_t free_run(const struct device *device, size_t page, size_t wanted)
+{
+	size_t count = 0;
+
+	while (count < wanted && page + count < device->pages && !page_is_used(device, page + count))
+		count++;
+	return count;
+}
+
+static bool find_recent(struct device *device, size_t count, size_t *page)
+{
+	for (unsigned i = device->recent_count; i-- > 0;) {
+		if (device->recent[i].count != count)
+			continue;
+		*page = device->recent[i].page;
+		device->recent_count--;
+		memmove(&device->recent[i], &device->recent[i + 1],
+			(device->recent_count - i) * sizeof(device->recent[0]));
+		if (free_run(device, *page, count) == count)
+			return true;
+	}
+	return false;
+}
+
+static bool find_pages(struct device *device, size_t count, size_t *page)
+{
+	size_t run;
+
+	if (find_recent(device, count, page))
+		return true;
+	for (size_t i = 0; i + count <= device->pages; i += run + 1) {
+		run = free_run(device, i, count);
+		if (run == count) {
+			*page = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void remember_pages(struct device *device, size_t page, size_t count)
+{
+	const unsigned room = sizeof(device->recent) / sizeof(device->recent[0]);
+
+	if (device->recent_count == room)
+		memmove(&device->recent[0], &device->recent[1],
+			--device->recent_count * sizeof(device->recent[0]));
+	device->recent[device->recent_count].page = page;
+	device->recent[device->recent_count++].count = count;
+}
+
+static char *take_pages(struct device *device, size_t count)
+{
+	size_t page;
+
+	if (!device_charge(device, count << PAGE_BITS))
+		return NULL;
+	if (!find_pages(device, count, &page)) {
+		device_discharge(device, count << PAGE_BITS);
+		return NULL;
+	}
+	mark_pages(device, page, count, true);
+	return device->base + (page << PAGE_BITS);
+}
+
+/* The bytes are forgotten: who still reads them sees zeros. */
+static void give_pages(struct device *device, char *address, size_t count)
+{
+	size_t page = (size_t)(address - device->base) >> PAGE_BITS;
+
+	madvise(space_alias(device, address), count << PAGE_BITS, MADV_DONTNEED);
+	mark_pages(device, page, count, false);
+	remember_pages(device, page, count);
+	device_discharge(device, count << PAGE_BITS);
+}
+
+char *space_take_pages(struct device *device, size_t bytes)
+{
+	char *address;
+
+	/* Also keeps the rounding from overflowing. */
+	if (bytes > device->total)
+		return NULL;
+	pthread_mutex_lock(&device->lock);
+	address = take_pages(device, round_up(bytes, PAGE_BYTES) >> PAGE_BITS);
+	pthread_mutex_unlock(&device->lock);
+	return address;
+}
+
+void space_give_pages(struct device *device, char *address, size_t bytes)
+{
+	pthread_mutex_lock(&device->lock);
+	give_pages(device, address, round_up(bytes, PAGE_BYTES) >> PAGE_BITS);
+	pthread_mutex_unlock(&device->lock);
+}
+
+/* ------------------------------------------------------------------ small blocks */
+
+static bool granule_is_used(const struct slab *slab, unsigned granule)
+{
+	return slab->used[granule / 64] >> (granule % 64) & 1;
+}
+
+static void mark_granules(struct slab *slab, unsigned first, unsigned count, bool used)
+{
+	for (unsigned i = first; i < first + count; i++) {
+		uint64_t bit = (uint64_t)1 << (i % 64);
+
+		if (used)
+			slab->used[i / 64] |= bit;
+		else
+			slab->used[i / 64] &= ~bit;
+	}
+	slab->free = used ? slab->free - count : slab->free + count;
+}
+
+static unsigned granule_run(const struct slab *slab, unsigned first, unsigned wanted)
+{
+	unsigned count = 0;
+
+	while (count < wanted && first + count < SLAB_GRANULES &&
+	       !granule_is_used(slab, first + count))
+		count++;
+	return count;
+}
+
+static bool find_recent_granules(struct slab *slab, unsigned count, unsigned *first)
+{
+	for (unsigned i = slab->recent_count; i-- > 0;) {
+		if (slab->recent[i].count != count)
+			continue;
+		*first = slab->recent[i].first;
+		slab->recent_count--;
+		memmove(&slab->recent[i], &slab->recent[i + 1],
+			(slab->recent_count - i) * sizeof(slab->recent[0]));
+		if (granule_run(slab, *first, count) == count)
+			return true;
+	}
+	return false;
+}
+
+static bool find_granules(struct slab *slab, unsigned count, unsigned *first)
+{
+	unsigned run;
+
+	if (slab->free < count || (slab->hopeless && count >= slab->hopeless))
+		return false;
+	if (find_recent_granules(slab, count, first))
+		return true;
+	for (unsigned i = 0; i + count <= SLAB_GRANULES; i += run + 1) {
+		/* A full word is passed over at once. */
+		if (i % 64 == 0 && slab->used[i / 64] == UINT64_MAX) {
+			run = 63;
+			continue;
+		}
+		run = granule_run(slab, i, count);
+		if (run == count) {
+			*first = i;
+			return true;
+		}
+	}
+	slab->hopeless = count;
+	return false;
+}
+
+static struct slab *open_slab(struct device *device)
+{
+	struct slab *slab = calloc(1, sizeof(*slab));
+
+	if (!slab)
+		return NULL;
+	slab->base = take_pages(device, 1);
+	if (!slab->base) {
+		free(slab);
+		return NULL;
+	}
+	slab->free = SLAB_GRANULES;
+	slab->next = device->slabs;
+	if (slab->next)
+		slab->next->prev = slab;
+	device->slabs = slab;
+	device->slab_of[(slab->base - device->base) >> PAGE_BITS] = slab;
+	return slab;
+}
+
+static void close_slab(struct device *device, struct slab *slab)
+{
+	device->slab_of[(slab->base - device->base) >> PAGE_BITS] = NULL;
+	if (slab->prev)
+		slab->prev->next = slab->next;
+	else
+		device->slabs = slab->next;
+	if (slab->next)
+		slab->next->prev = slab->prev;
+	give_pages(device, slab->base, 1);
+	free(slab);
+}
+
+static char *take_granules(struct device *device, unsigned count)
+{
+	struct slab *slab = device->slabs;
+	unsigned first = 0;
+
+	while (slab && !find_granules(slab, count, &first))
+		slab = slab->next;
+	if (!slab) {
+		slab = open_slab(device);
+		if (!slab)
+			return NULL;
+		first = 0;
+	}
+	mark_granules(slab, first, count, true);
+	return slab->base + first * GRANULE;
+}
+
+char *space_take_small(struct device *device, size_t bytes)
+{
+	char *address;
+
+	pthread_mutex_lock(&device->lock);
+	address = take_granules(device, (unsigned)(round_up(bytes, GRANULE) / GRANULE));
+	pthread_mutex_unlock(&device->lock);
+	return address;
+}
+
+void space_give_small(struct device *device, char *address, size_t bytes)
+{
+	unsigned count = (unsigned)(round_up(bytes, GRANULE) / GRANULE);
+	struct slab *slab;
+	unsigned first;
+
+	pthread_mutex_lock(&device->lock);
+	slab = device->slab_of[(address - device->base) >> PAGE_BITS];
+	first = (unsigned)((size_t)(address - slab->base) / GRANULE);
+	mark_granules(slab, first, count, false);
+	slab->hopeless = 0;
+	if (slab->recent_count == SLAB_RECENT)
+		memmove(&slab->recent[0], &slab->recent[1],
+			--slab->recent_count * sizeof(slab->recent[0]));
+	slab->recent[slab->recent_count].first = first;
+	slab->recent[slab->recent_count++].count = count;
+	if (slab->free == SLAB_GRANULES)
+		close_slab(device, slab);
+	pthread_mutex_unlock(&device->lock);
+}
