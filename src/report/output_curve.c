@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* output_curve.c - bytes in use over time, drawn with the blocks of a text screen. */
+#include "report/output_table.h"
+
+#include "report/format.h"
+#include "report/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { INDENT = 2, LABEL = 9, HEIGHT = 4, LEVELS = 8, WIDEST = 120 };
+
+struct curve {
+	int64_t point[WIDEST]; /* highest use in each column */
+	int width;
+	int64_t most;
+};
+
+/* The column of a moment; the whole run is as wide as the curve. */
+static int find_column(const struct report *report, int64_t at, int width)
+{
+	double run = (double)report->end_ns - (double)report->start_ns;
+	double part = ((double)at - (double)report->start_ns) / (run > 0 ? run : 1) * width;
+
+	return part < 0 ? 0 : part >= width ? width - 1 : (int)part;
+}
+
+/* Between two moments the use is that of the earlier one. */
+static void gather(struct curve *curve, const struct report *report, const struct rows *rows)
+{
+	int64_t last = 0;
+	int column = 0;
+
+	for (size_t i = 0; i < rows->count; i++) {
+		const struct rows_value *value = rows_at(rows, i);
+		int at = find_column(report, value[0].number, curve->width);
+
+		while (column < at)
+			curve->point[++column] = last;
+		last = value[1].number > 0 ? value[1].number : 0;
+		if (last > curve->point[column])
+			curve->point[column] = last;
+		if (last > curve->most)
+			curve->most = last;
+	}
+	while (column + 1 < curve->width)
+		curve->point[++column] = last;
+}
+
+/* What line `line` (0 is the lowest) shows of a point: nothing, a part, or all of its height. */
+static const char *draw(const struct curve *curve, int column, int line, bool has_utf8)
+{
+	static const char *const block[] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
+	static const char *const ascii[] = { " ", ".", ".", ".", ":", ":", ":", ":", "#" };
+	double part = (double)curve->point[column] / (double)curve->most * HEIGHT * LEVELS;
+	int level = (int)part + (part > (int)part) - line * LEVELS;
+
+	level = level < 0 ? 0 : level > LEVELS ? LEVELS : level;
+	return has_utf8 ? block[level] : ascii[level];
+}
+
+static void print_line(const struct curve *curve, int line, bool has_utf8, FILE *stream)
+{
+	char label[FORMAT_BYTES] = "";
+	int end = curve->width;
+
+	if (line == HEIGHT - 1)
+		format_bytes(label, curve->most);
+	else if (line == 0)
+		strcpy(label, "0");
+	fprintf(stream, "%*s%*s %s", INDENT, "", LABEL, label, has_utf8 ? "│" : "|");
+	while (end && *draw(curve, end - 1, line, has_utf8) == ' ')
+		end--;
+	for (int column = 0; column < end; column++)
+		fputs(draw(curve, column, line, has_utf8), stream);
+	fputc('\n', stream);
+}
+
+void output_curve(const struct report *report, const struct report_section *section,
+		  const struct terminal *terminal, FILE *stream)
+{
+	struct curve curve = { .width = terminal->width - INDENT - LABEL - 3 };
+	char lasted[FORMAT_BYTES];
+
+	if (curve.width > WIDEST)
+		curve.width = WIDEST;
+	gather(&curve, report, &section->rows);
+	if (curve.most <= 0)
+		return;
+	fprintf(stream, "%*s%s\n", INDENT, "", section->title);
+	for (int line = HEIGHT - 1; line >= 0; line--)
+		print_line(&curve, line, terminal->has_utf8, stream);
+	format_duration(lasted, rows_minus(report->end_ns, report->start_ns));
+	fprintf(stream, "%*s%s0 s%*s\n", INDENT + LABEL + 1, "", terminal->has_utf8 ? "└" : "+",
+		curve.width - 3, lasted);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * query_total.c - the tables of sums that the collector leaves in a finished
+ * trace, made in TEMP from the rows of one that was not finished.  A TEMP table
+ * hides the one of the file with the same name, so nobody else need know.
+ */
+#include "report/query.h"
+
+#include "report/message.h"
+
+#include <stdlib.h>
+
+/* Slices of time in `sample`. */
+#define SLICES "480"
+
+#define IS_OWNER "parent_id IS NULL AND kind <> 'ipc'"
+#define IS_HOST "kind IN ('pinned', 'registered')"
+#define LIVES_FROM "alloc_ns + alloc_duration_ns"
+#define LIVES_TO "COALESCE(free_requested_ns, released_ns)"
+
+/* Every moment at which the bytes of a process, device and kind change. */
+static const char make_changes[] =
+	"CREATE TEMP TABLE change AS"
+	" SELECT " LIVES_FROM " AS at_ns, process_id,"
+	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END AS device_id, kind, bytes, 0 AS pending"
+	"  FROM main.allocation WHERE " IS_OWNER
+	" UNION ALL SELECT " LIVES_TO ", process_id,"
+	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END, kind, -bytes,"
+	"  CASE WHEN free_requested_ns IS NULL THEN 0 ELSE bytes END"
+	"  FROM main.allocation WHERE " IS_OWNER " AND " LIVES_TO " IS NOT NULL"
+	" UNION ALL SELECT released_ns, process_id,"
+	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END, kind, 0, -bytes"
+	"  FROM main.allocation WHERE " IS_OWNER
+	"  AND free_requested_ns IS NOT NULL AND released_ns IS NOT NULL";
+
+/* A window over equal moments takes them all at once: a block freed at T is not live at T. */
+static const char make_peaks[] =
+	"CREATE TEMP TABLE peak AS"
+	" SELECT NULL AS process_id, NULL AS device_id, at_ns, max(live) AS bytes,"
+	"  0 AS pending_peak_bytes"
+	"  FROM (SELECT at_ns, sum(bytes) OVER (ORDER BY at_ns) AS live"
+	"   FROM change WHERE NOT " IS_HOST ") GROUP BY NULL"
+	" UNION ALL SELECT process_id, NULL, at_ns, max(live), 0"
+	"  FROM (SELECT process_id, at_ns, sum(bytes) OVER (PARTITION BY process_id ORDER BY at_ns)"
+	"   AS live FROM change WHERE NOT " IS_HOST ") GROUP BY process_id"
+	" UNION ALL SELECT process_id, device_id, at_ns, max(live), 0"
+	"  FROM (SELECT process_id, device_id, at_ns,"
+	"    sum(bytes) OVER (PARTITION BY process_id, device_id ORDER BY at_ns) AS live"
+	"   FROM change WHERE device_id IS NOT NULL) GROUP BY process_id, device_id;"
+	"UPDATE peak SET pending_peak_bytes = COALESCE((SELECT max(waiting)"
+	"  FROM (SELECT sum(pending) OVER (ORDER BY at_ns) AS waiting"
+	"   FROM change WHERE NOT " IS_HOST ")), 0)"
+	"  WHERE process_id IS NULL";
+
+static const char make_samples[] =
+	"CREATE TEMP TABLE sample AS"
+	" WITH run AS (SELECT min(at_ns) AS first,"
+	"   max(1, (max(at_ns) - min(at_ns)) / " SLICES " + 1) AS slice FROM change),"
+	" level AS (SELECT at_ns, process_id, device_id, kind,"
+	"   sum(bytes) OVER one AS live, sum(pending) OVER one AS waiting FROM change"
+	"   WINDOW one AS (PARTITION BY process_id, device_id, kind ORDER BY at_ns))"
+	" SELECT first + (at_ns - first) / slice * slice AS at_ns, process_id, device_id, kind,"
+	"  max(live) AS live_bytes, max(waiting) AS pending_bytes"
+	"  FROM level, run GROUP BY (at_ns - first) / slice, process_id, device_id, kind"
+	"  ORDER BY 1";
+
+static const char make_allocation_totals[] =
+	"CREATE TEMP TABLE allocation_total AS"
+	" WITH top AS (SELECT COALESCE((SELECT at_ns FROM peak"
+	"   WHERE process_id IS NULL AND device_id IS NULL), -1) AS peak_ns)"
+	" SELECT process_id, device_id, kind, caller, stack_id,"
+	"  parent_id IS NOT NULL AS is_view, size_class(bytes) AS size_class,"
+	"  count(*) AS count, sum(bytes) AS bytes, sum(footprint_bytes) AS footprint_bytes,"
+	"  sum(alloc_duration_ns) AS alloc_ns,"
+	"  count(free_requested_ns) AS frees, sum(free_duration_ns) AS free_ns,"
+	"  max(free_duration_ns) AS free_max_ns,"
+	"  count(*) FILTER (WHERE is_at_peak) AS peak_count,"
+	"  sum(bytes) FILTER (WHERE is_at_peak) AS peak_bytes,"
+	"  sum(footprint_bytes) FILTER (WHERE is_at_peak) AS peak_footprint_bytes,"
+	"  count(*) FILTER (WHERE released_ns IS NULL) AS exit_count,"
+	"  sum(bytes) FILTER (WHERE released_ns IS NULL) AS exit_bytes,"
+	"  count(*) FILTER (WHERE release_cause IN ('context', 'reset')) AS ended_count,"
+	"  sum(bytes) FILTER (WHERE release_cause IN ('context', 'reset')) AS ended_bytes"
+	" FROM (SELECT *, " LIVES_FROM " <= peak_ns AND (" LIVES_TO " IS NULL OR " LIVES_TO
+	"   > peak_ns) AS is_at_peak FROM main.allocation, top)"
+	" GROUP BY process_id, device_id, kind, caller, stack_id, is_view, size_class";
+
+static const char make_transfer_totals[] =
+	"CREATE TEMP TABLE transfer_total AS"
+	" SELECT process_id, kind, api_id, source_kind, target_kind, source_device_id,"
+	"  target_device_id, size_class(bytes) AS size_class, is_async, caller,"
+	"  count(*) AS count, sum(CASE WHEN result OR is_captured THEN 0 ELSE bytes END) AS bytes,"
+	"  sum(duration_ns) AS host_ns, max(duration_ns) AS max_ns, sum(result <> 0) AS failed"
+	" FROM main.transfer GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10";
+
+static const char make_call_totals[] =
+	"CREATE TEMP TABLE api_call AS"
+	" SELECT process_id, api_id, thread_id, count(*) AS calls, sum(failed) AS errors,"
+	"  sum(ns) AS total_ns, max(ns) AS max_ns FROM ("
+	"  SELECT process_id, api_id, thread_id, alloc_duration_ns AS ns, 0 AS failed"
+	"   FROM main.allocation WHERE api_id IS NOT NULL"
+	"  UNION ALL SELECT process_id, free_api_id, free_thread_id, free_duration_ns, 0"
+	"   FROM main.allocation WHERE free_api_id IS NOT NULL"
+	"  UNION ALL SELECT process_id, api_id, thread_id, duration_ns, result <> 0"
+	"   FROM main.transfer"
+	"  UNION ALL SELECT process_id, api_id, thread_id, duration_ns, result <> 0"
+	"   FROM main.operation) GROUP BY 1, 2, 3";
+
+/* floor(log2(bytes)), -1 for none. */
+static void size_class(sqlite3_context *context, int count, sqlite3_value **value)
+{
+	sqlite3_int64 bytes = sqlite3_value_int64(value[0]);
+	int power = -1;
+
+	(void)count;
+	for (; bytes > 0; bytes >>= 1)
+		power++;
+	sqlite3_result_int(context, power);
+}
+
+static bool has_table(struct query *query, const char *name)
+{
+	sqlite3_stmt *statement = query_prepare(
+		query, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?");
+	bool is_there;
+
+	sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
+	is_there = query_step(query, statement);
+	sqlite3_finalize(statement);
+	return is_there;
+}
+
+void query_total(struct query *query)
+{
+	bool has_all = query->is_complete && has_table(query, "allocation_total");
+
+	query_run(query, "PRAGMA query_only = 0");
+	sqlite3_create_function(query->db, "size_class", 1,
+				SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS, NULL,
+				size_class, NULL, NULL);
+	if (!query->is_complete) {
+		query_run(query, make_changes);
+		query_run(query, make_peaks);
+		query_run(query, make_samples);
+		query_run(query, make_transfer_totals);
+		query_run(query, make_call_totals);
+		query_run(query, "DROP TABLE change");
+	}
+	if (!has_all)
+		query_run(query, make_allocation_totals);
+	query_run(query, "PRAGMA query_only = 1");
+}

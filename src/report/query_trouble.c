@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* query_trouble.c - calls that failed, and what a trace does not tell. */
+#include "report/query.h"
+
+#include "core/trace_names.h"
+#include "report/format.h"
+
+#include <inttypes.h>
+
+static const struct rows_column failure_columns[] = {
+	{ "api", "failed calls", ROWS_TEXT },
+	{ "result", NULL, ROWS_ID },
+	{ "result_name", "result", ROWS_TEXT },
+	{ "origin", NULL, ROWS_TEXT },
+	{ "count", "calls", ROWS_COUNT },
+	{ "first_at_ns", "first at", ROWS_MOMENT },
+	{ "largest_bytes", "largest asked", ROWS_BYTES },
+	{ NULL, NULL, ROWS_TEXT },
+};
+
+enum { RESULT = 1, RESULT_NAME = 2, ORIGIN = 3 };
+
+static const char select_failures[] =
+	"SELECT COALESCE(name, '?'), result, NULL, origin, count(*), min(at_ns),"
+	" NULLIF(max(bytes), 0) FROM failure LEFT JOIN api ON api.id = api_id"
+	" GROUP BY 1, result, origin ORDER BY 5 DESC, 6";
+
+static const struct rows_column lost_columns[] = {
+	{ "process_id", NULL, ROWS_ID },      { "thread_id", NULL, ROWS_ID },
+	{ NULL, "thread", ROWS_TEXT },	      { "count", "records lost", ROWS_COUNT },
+	{ "from_ns", "from", ROWS_MOMENT },   { "to_ns", "to", ROWS_MOMENT },
+	{ NULL, NULL, ROWS_TEXT },
+};
+
+static const char select_gaps[] =
+	"SELECT gap.process_id, thread_id, COALESCE('thread ' || tid, 'several threads'), count,"
+	" from_ns, to_ns FROM gap LEFT JOIN thread ON thread.id = thread_id"
+	" ORDER BY from_ns";
+
+static const struct rows_column uncovered_columns[] = {
+	{ "name", "driver functions handed out unwatched", ROWS_TEXT },
+	{ "version", "asked version", ROWS_ID },
+	{ "count", "times", ROWS_COUNT },
+	{ "first_at_ns", "first at", ROWS_MOMENT },
+	{ NULL, NULL, ROWS_TEXT },
+};
+
+static const char select_uncovered[] =
+	"SELECT name, NULLIF(version, 0), count(*), min(at_ns) FROM uncovered"
+	" GROUP BY name, version ORDER BY name";
+
+/* The number beside the name, since that is what the program saw. */
+static void name_results(struct rows *rows)
+{
+	for (size_t i = 0; i < rows->count; i++) {
+		struct rows_value *value = rows_at(rows, i);
+		int64_t result = value[RESULT].number;
+		const char *name =
+			result >= 0 && result <= UINT16_MAX ? result_name((unsigned)result) : NULL;
+
+		rows_format(&value[RESULT_NAME], "%s", name ? name : "unknown");
+		if (!name)
+			rows_format(&value[RESULT_NAME], "error %" PRId64, result);
+	}
+}
+
+/* Ours are worth a word of their own: the program did not make them. */
+static void note_origin(struct report_section *section)
+{
+	int64_t ours = 0;
+
+	for (size_t i = 0; i < section->rows.count; i++) {
+		const char *origin = rows_at(&section->rows, i)[ORIGIN].text;
+
+		if (origin && origin[0] == 'c')
+			ours++;
+	}
+	if (ours)
+		report_note(section, REPORT_WARNING,
+			    "%" PRId64 " of these rows are calls that custody made itself.", ours);
+}
+
+static void add_failures(struct query *query, struct report *report)
+{
+	struct report_section *section =
+		report_add(report, "failures", "", REPORT_LIST, failure_columns);
+
+	section->heading = "TROUBLE";
+	section->nothing = "No driver call failed.";
+	query_fill(query, &section->rows, select_failures);
+	name_results(&section->rows);
+	note_origin(section);
+}
+
+static void add_lost(struct query *query, struct report *report)
+{
+	struct report_section *section = report_add(report, "lost", "", REPORT_LIST, lost_columns);
+	int64_t lost = query_number(query, "SELECT sum(count) FROM gap", 0);
+	char count[FORMAT_BYTES];
+
+	query_fill(query, &section->rows, select_gaps);
+	rows_cut(&section->rows, query->most_rows);
+	if (lost > 0)
+		report_note(section, REPORT_WARNING,
+			    "%s records were lost because the buffer was full: every figure above is "
+			    "too low. A larger CUSTODY_BUFFER helps.",
+			    format_count(count, lost));
+}
+
+static void add_uncovered(struct query *query, struct report *report)
+{
+	struct report_section *section =
+		report_add(report, "uncovered", "", REPORT_LIST, uncovered_columns);
+
+	query_fill(query, &section->rows, select_uncovered);
+	if (section->rows.count)
+		report_note(section, REPORT_WARNING,
+			    "The program was given these functions as the driver has them; what they "
+			    "did is not in this trace.");
+}
+
+void query_trouble(struct query *query, struct report *report)
+{
+	static const struct rows_column advice_columns[] = {
+		{ "text", NULL, ROWS_TEXT },
+		{ NULL, NULL, ROWS_TEXT },
+	};
+
+	add_failures(query, report);
+	add_lost(query, report);
+	add_uncovered(query, report);
+	report_add(report, "advice", NULL, REPORT_LIST, advice_columns);
+}
