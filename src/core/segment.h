@@ -21,7 +21,7 @@
  * program's allocator.
  */
 struct thread_segment {
-	uint64_t generation; /* equals *process_generation while the rest is good */
+	uint64_t generation;	   /* equals *process_generation while the rest is good */
 	struct trace_chunk *chunk; /* NULL: nothing can be recorded now */
 	uint32_t written;	   /* slots used in chunk */
 	uint32_t clock;		   /* enum clock_mode of this chunk */
@@ -37,13 +37,15 @@ extern __thread struct thread_segment thread_segment __attribute__((tls_model("i
  * no thread's generation equals, and takes the slow path.  Before the first
  * call it points at a constant that equals nothing either.
  */
-extern const _Atomic uint64_t *process_generation;
+extern const _Atomic uint64_t *_Atomic process_generation;
 
 /* True if this thread may record without further ado. */
 static inline bool segment_is_ready(const struct thread_segment *self)
 {
-	return self->generation ==
-	       atomic_load_explicit(process_generation, memory_order_relaxed);
+	const _Atomic uint64_t *generation =
+		atomic_load_explicit(&process_generation, memory_order_relaxed);
+
+	return self->generation == atomic_load_explicit(generation, memory_order_relaxed);
 }
 
 /*
@@ -53,7 +55,8 @@ static inline bool segment_is_ready(const struct thread_segment *self)
  * must handle: where nothing can be recorded, thread_segment.chunk stays NULL.
  * Preserves errno.  Returns true if the *process* was set up by this call (a
  * first call, or the first one in a child of fork): the caller then drops what
- * it inherited.
+ * it inherited.  The tracker and the contexts are empty by then: they were reset
+ * before any other thread of the child could get past this function.
  */
 bool segment_enter(void);
 

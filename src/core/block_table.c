@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/block_table.h"
+
+#include <string.h>
+
+enum { LEAST_SLOTS = 16 };
+
+static uint32_t first_slot(enum block_level level, uint64_t number)
+{
+	uint64_t mixed = (number ^ (uint64_t)level << 60) * UINT64_C(0xd6e8feb86659fd93);
+
+	return (uint32_t)(mixed >> 32);
+}
+
+/* The slot that holds the page, or the free one where it would go; the table has a free slot. */
+static struct block_page *seek_slot(const struct block_shard *shard, enum block_level level,
+				    uint64_t number)
+{
+	uint32_t at = first_slot(level, number);
+
+	for (;; at++) {
+		struct block_page *page = &shard->pages[at & shard->mask];
+
+		if (!page->is_used || (page->number == number && page->level == level))
+			return page;
+	}
+}
+
+struct block_page *block_table_find(const struct block_shard *shard, enum block_level level,
+				    uint64_t number)
+{
+	struct block_page *page;
+
+	if (!shard->pages)
+		return NULL;
+	page = seek_slot(shard, level, number);
+	return page->is_used ? page : NULL;
+}
+
+/* How many blocks of the page begin at or before `address`. */
+static uint32_t count_before(const struct block_page *page, uint64_t address)
+{
+	uint32_t low = 0, high = page->count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (page->blocks[middle].address <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct block *block_table_cover(const struct block_page *page, uint64_t address)
+{
+	uint32_t before = count_before(page, address);
+	struct block *block = before ? &page->blocks[before - 1] : NULL;
+
+	return block && address < block_table_end(block) ? block : NULL;
+}
+
+struct block *block_table_overlap(const struct block_page *page, uint64_t from, uint64_t end)
+{
+	uint32_t before = count_before(page, from);
+
+	if (before && from < block_table_end(&page->blocks[before - 1]))
+		return &page->blocks[before - 1];
+	if (before < page->count && page->blocks[before].address < end)
+		return &page->blocks[before];
+	return NULL;
+}
+
+static uint32_t count_filled(const struct block_shard *shard)
+{
+	uint32_t filled = 0;
+
+	for (uint32_t i = 0; shard->pages && i <= shard->mask; i++)
+		filled += shard->pages[i].count != 0;
+	return filled;
+}
+
+static void give_blocks(struct block_shard *shard, struct block_page *page)
+{
+	if (page->capacity)
+		slab_give(&shard->spares, page->blocks,
+			  slab_class(page->capacity * sizeof(struct block)));
+}
+
+/* Move the filled pages over; what the empty ones hold goes back. */
+static void move_pages(struct block_shard *shard, struct block_page *old, uint32_t slots)
+{
+	shard->used = 0;
+	for (uint32_t i = 0; i < slots; i++) {
+		if (!old[i].count) {
+			give_blocks(shard, &old[i]);
+			continue;
+		}
+		*seek_slot(shard, (enum block_level)old[i].level, old[i].number) = old[i];
+		shard->used++;
+	}
+}
+
+/* Make the table at least twice as large as what it holds; addresses that went stale leave. */
+static int rebuild(struct block_shard *shard)
+{
+	uint32_t slots = LEAST_SLOTS, old_slots = shard->pages ? shard->mask + 1 : 0;
+	uint32_t filled = count_filled(shard);
+	struct block_page *old = shard->pages, *pages;
+
+	while (slots < filled * 2 + 2)
+		slots *= 2;
+	pages = slab_take(&shard->spares, slab_class(slots * sizeof(*pages)));
+	if (!pages)
+		return -1;
+	memset(pages, 0, slots * sizeof(*pages));
+	shard->pages = pages;
+	shard->mask = slots - 1;
+	if (old) {
+		move_pages(shard, old, old_slots);
+		slab_give(&shard->spares, old, slab_class(old_slots * sizeof(*old)));
+	}
+	return 0;
+}
+
+static struct block_page *make_page(struct block_shard *shard, enum block_level level,
+				    uint64_t number)
+{
+	struct block_page *page = block_table_find(shard, level, number);
+
+	if (page)
+		return page;
+	if ((!shard->pages || shard->used >= shard->mask - shard->mask / 4) && rebuild(shard))
+		return NULL;
+	page = seek_slot(shard, level, number);
+	*page = (struct block_page){ .number = number, .level = level, .is_used = 1 };
+	shard->used++;
+	return page;
+}
+
+/* Room for one more block in the page's list. */
+static int extend(struct block_shard *shard, struct block_page *page)
+{
+	unsigned int class = slab_class((page->count + 1) * sizeof(struct block));
+	struct block *blocks = slab_take(&shard->spares, class);
+
+	if (!blocks)
+		return -1;
+	if (page->count)
+		memcpy(blocks, page->blocks, page->count * sizeof(*blocks));
+	give_blocks(shard, page);
+	page->blocks = blocks;
+	page->capacity = (uint32_t)(slab_bytes(class) / sizeof(*blocks));
+	return 0;
+}
+
+static bool begins_in(const struct block *block, const struct block_page *page)
+{
+	return block->address >> block_table_shift((enum block_level)page->level) == page->number;
+}
+
+int block_table_insert(struct block_shard *shard, enum block_level level, uint64_t number,
+		       const struct block *block)
+{
+	struct block_page *page = make_page(shard, level, number);
+	uint32_t at;
+
+	if (!page || (page->count == page->capacity && extend(shard, page)))
+		return -1;
+	at = count_before(page, block->address);
+	memmove(&page->blocks[at + 1], &page->blocks[at],
+		(page->count - at) * sizeof(*page->blocks));
+	page->blocks[at] = *block;
+	page->count++;
+	shard->small += level == LEVEL_SMALL;
+	shard->count += begins_in(block, page);
+	return 0;
+}
+
+void block_table_remove(struct block_shard *shard, struct block_page *page, struct block *block)
+{
+	size_t behind = (size_t)(page->blocks + page->count - (block + 1));
+
+	shard->small -= page->level == LEVEL_SMALL;
+	shard->count -= begins_in(block, page);
+	memmove(block, block + 1, behind * sizeof(*block));
+	page->count--;
+}
+
+static bool is_page_good(const struct block_page *page)
+{
+	unsigned int shift = block_table_shift((enum block_level)page->level);
+
+	if (page->count > page->capacity)
+		return false;
+	for (uint32_t i = 0; i < page->count; i++) {
+		const struct block *block = &page->blocks[i];
+
+		if (block->address >> shift > page->number ||
+		    (block_table_end(block) - 1) >> shift < page->number)
+			return false;
+		if (i && block_table_end(block - 1) > block->address)
+			return false;
+	}
+	return true;
+}
+
+bool block_table_check(const struct block_shard *shard)
+{
+	uint32_t used = 0, small = 0;
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; shard->pages && i <= shard->mask; i++) {
+		const struct block_page *page = &shard->pages[i];
+
+		if (!page->is_used)
+			continue;
+		if (!is_page_good(page) ||
+		    block_table_find(shard, (enum block_level)page->level, page->number) != page)
+			return false;
+		used++;
+		small += page->level == LEVEL_SMALL ? page->count : 0;
+		for (uint32_t j = 0; j < page->count; j++)
+			count += begins_in(&page->blocks[j], page);
+	}
+	return used == shard->used && small == shard->small && count == shard->count;
+}

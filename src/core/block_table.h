@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * block_table.h - one shard of the tracker: pages of the address space, each
+ * with a sorted list of the blocks that overlap it.
+ *
+ * A page is 64 KiB, 2 MiB or 1 GiB by the size of its blocks (its level), so
+ * that no list gets long and no block has many pages; a handle is a page of its
+ * own.  A block is copied into every page it overlaps.  The copy in the page
+ * where it begins is the one that counts: who takes that one out has the block.
+ *
+ * Nothing here locks: the tracker holds the shard's lock around every call.
+ */
+#ifndef CUSTODY_CORE_BLOCK_TABLE_H
+#define CUSTODY_CORE_BLOCK_TABLE_H
+
+#include "core/lock.h"
+#include "core/slab.h"
+#include "core/tracker.h"
+
+enum block_level { LEVEL_SMALL, LEVEL_MIDDLE, LEVEL_LARGE, LEVEL_ARRAY, LEVEL_HANDLE };
+
+enum { SMALL_SHIFT = 16, MIDDLE_SHIFT = 21, LARGE_SHIFT = 30 };
+
+struct block_page {
+	uint64_t number; /* address >> shift of its level */
+	struct block *blocks;
+	uint32_t count;
+	uint32_t capacity;
+	uint32_t level;
+	uint32_t is_used; /* empty pages stay until the table is rebuilt */
+};
+
+struct block_shard {
+	_Alignas(128) struct lock lock; /* shards of two threads share no line, nor a pair of them */
+	uint32_t mask;			/* slots - 1 */
+	uint32_t used;			/* slots with a page, empty or not */
+	uint32_t small;			/* copies in pages of 64 KiB */
+	struct block_page *pages;
+	uint64_t count; /* blocks that begin here */
+	struct slab_spares spares;
+};
+
+static inline unsigned int block_table_shift(enum block_level level)
+{
+	static const uint8_t shifts[] = { SMALL_SHIFT, MIDDLE_SHIFT, LARGE_SHIFT, 0, 0 };
+
+	return shifts[level];
+}
+
+/* Behind the last byte; a block of no bytes covers the one it is at. */
+static inline uint64_t block_table_end(const struct block *block)
+{
+	uint64_t end = block->address + (block->bytes ? block->bytes : 1);
+
+	return end > block->address ? end : UINT64_MAX;
+}
+
+/* The page, or NULL. */
+struct block_page *block_table_find(const struct block_shard *shard, enum block_level level,
+				    uint64_t number);
+
+/* The block in the page that covers `address`, or NULL. */
+struct block *block_table_cover(const struct block_page *page, uint64_t address);
+
+/* A block in the page that overlaps from..end, or NULL. */
+struct block *block_table_overlap(const struct block_page *page, uint64_t from, uint64_t end);
+
+/* Copy the block into the page, which is made if need be.  Returns 0, or -1: no memory. */
+int block_table_insert(struct block_shard *shard, enum block_level level, uint64_t number,
+		       const struct block *block);
+
+/* Take the copy out; `block` points into page->blocks. */
+void block_table_remove(struct block_shard *shard, struct block_page *page, struct block *block);
+
+/* Whether the shard is in order. */
+bool block_table_check(const struct block_shard *shard);
+
+#endif

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pages of 64 KiB and 2 MiB that lie in the same 2 MiB are in one shard, so a
+ * small block costs one lock.  A block of many pages is entered page by page
+ * from its first one on, each under its own lock; whoever wants such a block
+ * asks the page where it begins.
+ */
+#include "core/tracker.h"
+#include "core/block_table.h"
+
+#include <string.h>
+
+enum {
+	SHARDS = 128,
+	SHARD_SHIFT = 64 - 7,
+	IDS_AT_ONCE = 64,	 /* a thread takes this many ids from the shared counter */
+	PAGES_MOST = 1 << 20,	 /* of 2 MiB, looked at one by one; beyond, all shards are walked */
+	MIDDLE_LEAST = 1 << 16,	 /* bytes */
+	LARGE_LEAST = 1 << 30,
+};
+
+static struct block_shard shards[SHARDS];
+static _Atomic bool has_large; /* a block of 1 GiB or more was seen */
+static _Atomic uint64_t next_ids = 1;
+
+/* Threads take ids in batches, so that they do not meet at one counter. */
+static __thread struct {
+	uint64_t next, end;
+} ids __attribute__((tls_model("initial-exec")));
+
+/* Where a block is, its shard locked. */
+struct spot {
+	struct block_shard *shard;
+	struct block_page *page;
+	struct block *block;
+};
+
+uint64_t tracker_next_id(void)
+{
+	if (ids.next == ids.end) {
+		ids.next = atomic_fetch_add_explicit(&next_ids, IDS_AT_ONCE, memory_order_relaxed);
+		ids.end = ids.next + IDS_AT_ONCE;
+	}
+	return ids.next++;
+}
+
+static enum block_level level_of(const struct block *block)
+{
+	if (block->space == SPACE_ARRAY)
+		return LEVEL_ARRAY;
+	if (block->space == SPACE_HANDLE)
+		return LEVEL_HANDLE;
+	if (block->bytes >= LARGE_LEAST)
+		return LEVEL_LARGE;
+	return block->bytes >= MIDDLE_LEAST ? LEVEL_MIDDLE : LEVEL_SMALL;
+}
+
+/* `number` is that of a page of the level. */
+static struct block_shard *find_shard(enum block_level level, uint64_t number)
+{
+	if (level == LEVEL_SMALL)
+		number >>= MIDDLE_SHIFT - SMALL_SHIFT;
+	return &shards[number * UINT64_C(0x9e3779b97f4a7c15) >> SHARD_SHIFT];
+}
+
+static struct block_shard *take_shard(enum block_level level, uint64_t number)
+{
+	struct block_shard *shard = find_shard(level, number);
+
+	lock_take(&shard->lock);
+	return shard;
+}
+
+static uint64_t first_page(enum block_level level, const struct block *block)
+{
+	return block->address >> block_table_shift(level);
+}
+
+static uint64_t last_page(enum block_level level, const struct block *block)
+{
+	return level >= LEVEL_ARRAY ? block->address :
+				      (block_table_end(block) - 1) >> block_table_shift(level);
+}
+
+/* Take the copy of this very block out of one page; false: it was not there. */
+static bool remove_from_page(enum block_level level, uint64_t number, const struct block *block)
+{
+	struct block_shard *shard = take_shard(level, number);
+	struct block_page *page = block_table_find(shard, level, number);
+	struct block *found = page ? block_table_overlap(page, block->address,
+							 block_table_end(block)) : NULL;
+	bool is_there = found && found->id == block->id && found->address == block->address;
+
+	if (is_there)
+		block_table_remove(shard, page, found);
+	lock_give(&shard->lock);
+	return is_there;
+}
+
+/* The pages behind the first one; whoever took the first copy calls this. */
+static void remove_rest(enum block_level level, const struct block *block)
+{
+	uint64_t last = last_page(level, block);
+
+	for (uint64_t number = first_page(level, block) + 1; number <= last; number++)
+		remove_from_page(level, number, block);
+}
+
+static void remove_block(const struct block *block)
+{
+	enum block_level level = level_of(block);
+
+	if (remove_from_page(level, first_page(level, block), block))
+		remove_rest(level, block);
+}
+
+/* Under the shard's lock: a block other than `block` that overlaps it in this page. */
+static struct block *find_stale(const struct block_shard *shard, enum block_level level,
+				uint64_t number, const struct block *block)
+{
+	const struct block_page *page = block_table_find(shard, level, number);
+	struct block *found;
+
+	if (!page || !page->count)
+		return NULL;
+	found = level >= LEVEL_ARRAY ? page->blocks :
+				       block_table_overlap(page, block->address,
+							   block_table_end(block));
+	return found && found->id != block->id ? found : NULL;
+}
+
+/* The same in the pages of 64 KiB within one of 2 MiB. */
+static struct block *find_stale_small(const struct block_shard *shard, uint64_t middle,
+				      const struct block *block)
+{
+	uint64_t first = first_page(LEVEL_SMALL, block), last = last_page(LEVEL_SMALL, block);
+	uint64_t least = middle << (MIDDLE_SHIFT - SMALL_SHIFT);
+	uint64_t most = least | ((1 << (MIDDLE_SHIFT - SMALL_SHIFT)) - 1);
+	struct block *found = NULL;
+
+	if (!shard->small)
+		return NULL;
+	for (uint64_t at = first > least ? first : least; at <= last && at <= most && !found; at++)
+		found = find_stale(shard, LEVEL_SMALL, at, block);
+	return found;
+}
+
+/*
+ * Return with the shard of this page locked and nothing in the page, nor in the
+ * smaller pages within it, that overlaps `block`.  A stale block is taken out
+ * with the lock given, since its pages may be in other shards.
+ */
+static struct block_shard *clear_page(enum block_level level, uint64_t number,
+				      const struct block *block)
+{
+	for (;;) {
+		struct block_shard *shard = take_shard(level, number);
+		struct block *found = find_stale(shard, level, number, block);
+		struct block stale;
+
+		if (!found && level == LEVEL_MIDDLE)
+			found = find_stale_small(shard, number, block);
+		if (!found)
+			return shard;
+		stale = *found;
+		lock_give(&shard->lock);
+		remove_block(&stale);
+	}
+}
+
+static void clear_pages(enum block_level level, const struct block *block)
+{
+	uint64_t last = last_page(level, block);
+
+	for (uint64_t number = first_page(level, block); number <= last; number++)
+		lock_give(&clear_page(level, number, block)->lock);
+}
+
+/* Take out of every page the blocks for which `is_wanted` holds. */
+static void sweep(bool (*is_wanted)(const struct block *, const void *), const void *argument)
+{
+	for (int i = 0; i < SHARDS; i++) {
+		struct block_shard *shard = &shards[i];
+
+		lock_take(&shard->lock);
+		for (uint32_t j = 0; shard->pages && j <= shard->mask; j++) {
+			struct block_page *page = &shard->pages[j];
+
+			for (uint32_t k = page->count; k-- > 0;)
+				if (is_wanted(&page->blocks[k], argument))
+					block_table_remove(shard, page, &page->blocks[k]);
+		}
+		lock_give(&shard->lock);
+	}
+}
+
+static bool is_overlapped(const struct block *block, const void *argument)
+{
+	const struct block *other = argument;
+
+	return block->space == SPACE_ADDRESS && block->id != other->id &&
+	       block->address < block_table_end(other) &&
+	       other->address < block_table_end(block);
+}
+
+/* Whatever overlaps a large block leaves. */
+static void clear_large(const struct block *block)
+{
+	uint64_t pages = last_page(LEVEL_MIDDLE, block) - first_page(LEVEL_MIDDLE, block);
+
+	atomic_store_explicit(&has_large, true, memory_order_relaxed);
+	if (pages > PAGES_MOST)
+		sweep(is_overlapped, block);
+	else
+		clear_pages(LEVEL_MIDDLE, block);
+}
+
+/* Enter one page's copy; small blocks share the lock of the 2 MiB they lie in. */
+static int enter_page(enum block_level level, uint64_t number, const struct block *block)
+{
+	struct block_shard *shard;
+	int failed;
+
+	if (level == LEVEL_SMALL) {
+		shard = clear_page(LEVEL_MIDDLE, number >> (MIDDLE_SHIFT - SMALL_SHIFT), block);
+	} else {
+		shard = clear_page(level, number, block);
+	}
+	failed = block_table_insert(shard, level, number, block);
+	lock_give(&shard->lock);
+	return failed;
+}
+
+int tracker_add(const struct block *block)
+{
+	enum block_level level = level_of(block);
+	uint64_t first = first_page(level, block), last = last_page(level, block);
+
+	if (last - first > PAGES_MOST)
+		return -1;
+	if (level == LEVEL_LARGE)
+		clear_large(block);
+	else if (level < LEVEL_LARGE && atomic_load_explicit(&has_large, memory_order_relaxed))
+		clear_pages(LEVEL_LARGE, block);
+	for (uint64_t number = first; number <= last; number++)
+		if (enter_page(level, number, block)) {
+			remove_block(block);
+			return -1;
+		}
+	return 0;
+}
+
+/* Look in one page, its shard locked. */
+static bool seek_page(struct spot *spot, enum block_level level, uint64_t address)
+{
+	spot->page = block_table_find(spot->shard, level, address >> block_table_shift(level));
+	spot->block = spot->page ? block_table_cover(spot->page, address) : NULL;
+	return spot->block != NULL;
+}
+
+/* Lock the shard of `address` in `space` and look for the block that covers it. */
+static bool hold_level(struct spot *spot, enum block_level level, uint64_t address)
+{
+	spot->shard = take_shard(level, address >> block_table_shift(level));
+	if (level == LEVEL_MIDDLE && spot->shard->small && seek_page(spot, LEVEL_SMALL, address))
+		return true;
+	if (seek_page(spot, level, address))
+		return true;
+	lock_give(&spot->shard->lock);
+	return false;
+}
+
+/* True: found, and the shard is locked until the caller gives it. */
+static bool hold(struct spot *spot, enum block_space space, uint64_t address)
+{
+	switch (space) {
+	case SPACE_ARRAY:
+		return hold_level(spot, LEVEL_ARRAY, address);
+	case SPACE_HANDLE:
+		return hold_level(spot, LEVEL_HANDLE, address);
+	case SPACE_ADDRESS:
+	case SPACE_COUNT:
+		break;
+	}
+	if (hold_level(spot, LEVEL_MIDDLE, address))
+		return true;
+	return atomic_load_explicit(&has_large, memory_order_relaxed) &&
+	       hold_level(spot, LEVEL_LARGE, address);
+}
+
+/* The same for the block that begins at `address`: the copy that counts. */
+static bool hold_first(struct spot *spot, enum block_space space, uint64_t address)
+{
+	if (!hold(spot, space, address))
+		return false;
+	if (spot->block->address == address)
+		return true;
+	lock_give(&spot->shard->lock);
+	return false;
+}
+
+bool tracker_take(enum block_space space, uint64_t address, struct block *block)
+{
+	struct spot spot;
+
+	if (!hold_first(&spot, space, address))
+		return false;
+	*block = *spot.block;
+	block_table_remove(spot.shard, spot.page, spot.block);
+	lock_give(&spot.shard->lock);
+	remove_rest(level_of(block), block);
+	return true;
+}
+
+/* A copy in a later page may be old: the first page tells. */
+static bool confirm(struct block *block)
+{
+	uint64_t id = block->id;
+	struct spot spot;
+	bool is_same;
+
+	if (!hold_first(&spot, SPACE_ADDRESS, block->address))
+		return false;
+	is_same = spot.block->id == id;
+	*block = *spot.block;
+	lock_give(&spot.shard->lock);
+	return is_same;
+}
+
+bool tracker_find(enum block_space space, uint64_t address, struct block *block)
+{
+	struct spot spot;
+	enum block_level level;
+	bool is_first;
+
+	if (!hold(&spot, space, address))
+		return false;
+	*block = *spot.block;
+	level = (enum block_level)spot.page->level;
+	is_first = first_page(level, block) == spot.page->number;
+	lock_give(&spot.shard->lock);
+	return is_first || confirm(block);
+}
+
+bool tracker_mark_exported(uint64_t address)
+{
+	struct spot spot;
+
+	if (!hold_first(&spot, SPACE_ADDRESS, address))
+		return false;
+	spot.block->is_exported = 1;
+	lock_give(&spot.shard->lock);
+	return true;
+}
+
+bool tracker_reference(enum block_space space, uint64_t address, int by, uint32_t *references)
+{
+	struct spot spot;
+
+	if (!hold_first(&spot, space, address))
+		return false;
+	spot.block->references = (uint16_t)(spot.block->references + by);
+	*references = spot.block->references;
+	lock_give(&spot.shard->lock);
+	return true;
+}
+
+static bool is_of_context(const struct block *block, const void *argument)
+{
+	return block->context == *(const uint32_t *)argument;
+}
+
+void tracker_drop_context(uint32_t context)
+{
+	if (context)
+		sweep(is_of_context, &context);
+}
+
+/* One thread is left, and a lock may have been held by another one of the parent. */
+void tracker_reset(void)
+{
+	memset(shards, 0, sizeof(shards));
+	atomic_store_explicit(&has_large, false, memory_order_relaxed);
+	slab_reset();
+}
+
+uint64_t tracker_count(void)
+{
+	uint64_t count = 0;
+
+	for (int i = 0; i < SHARDS; i++) {
+		lock_take(&shards[i].lock);
+		count += shards[i].count;
+		lock_give(&shards[i].lock);
+	}
+	return count;
+}
+
+bool tracker_check(void)
+{
+	bool is_good = true;
+
+	for (int i = 0; i < SHARDS && is_good; i++) {
+		lock_take(&shards[i].lock);
+		is_good = block_table_check(&shards[i]);
+		lock_give(&shards[i].lock);
+	}
+	return is_good;
+}
