@@ -255,13 +255,21 @@ static void print_one(const struct benchmark *one, uint64_t *samples)
 
 static struct worker worker[THREADS_MAX];
 
+/* The same answer in every thread: it is the driver's, not the thread's. */
+static int can_run(struct worker *self, const struct benchmark *one)
+{
+	if (one->run == launch_empty && !empty_kernel)
+		return 0;
+	return one->run(self) != CUDA_ERROR_NOT_SUPPORTED;
+}
+
 static void *work(void *data)
 {
 	struct worker *self = data;
 
 	open_worker(self);
 	for (int i = 0; i < BENCHMARKS; i++) {
-		if (benchmark[i].run == launch_empty && !empty_kernel)
+		if (!can_run(self, &benchmark[i]))
 			continue;
 		pthread_barrier_wait(&barrier);
 		sample_one(self, &benchmark[i]);

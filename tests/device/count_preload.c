@@ -3,21 +3,18 @@
  * count_preload.c - an independent count of driver calls and bytes.
  *
  * A preload that shares no line with the interposer and works another way:
- * it finds the driver's functions by walking libcuda's own symbol table, and
- * counts in a mapped file, so that the numbers outlive whatever ends the
- * process.  It serves alone, or beneath the interposer in the same run
+ * it finds the driver's functions by walking libcuda's own symbol table.  It
+ * serves alone, or beneath the interposer in the same run
  * (LD_PRELOAD="libcustody-preload.so count_preload.so"), where it sees what
  * reaches the driver.
- *
- * COUNT_DIR names a directory; each process that makes a counted call leaves
- * one file there, an array of struct count.
  */
 #define __CUDA_API_VERSION_INTERNAL
+#include "count_file.h"
+
 #include <cuda.h>
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,21 +23,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-
-enum { NAME_BYTES = 40, COUNT_MAX = 256 };
-
-/* What lies in the file; run_list.py reads it. */
-struct count {
-	char name[NAME_BYTES];
-	_Atomic uint64_t calls;
-	_Atomic uint64_t errors;
-	_Atomic uint64_t bytes; /* of the calls that succeeded */
-};
 
 /* One counted function; the linker gathers pointers to them into an array. */
 struct counted {
@@ -53,33 +37,10 @@ struct counted {
 extern struct counted *const __start_counted[] __attribute__((visibility("hidden")));
 extern struct counted *const __stop_counted[] __attribute__((visibility("hidden")));
 
-static struct count fallback[COUNT_MAX];
 static _Atomic(struct count *) counts;
 static pthread_mutex_t counts_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---------------------------------------------------------------- counts */
-
-static struct count *map_file(void)
-{
-	const char *directory = getenv("COUNT_DIR");
-	struct timespec now;
-	char path[4096];
-	void *page = MAP_FAILED;
-	int file;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	snprintf(path, sizeof(path), "%s/count.%d.%lld%09ld", directory ? directory : ".",
-		 (int)getpid(), (long long)now.tv_sec, now.tv_nsec);
-	file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (file >= 0 && !ftruncate(file, sizeof(fallback)))
-		page = mmap(NULL, sizeof(fallback), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	if (file >= 0)
-		close(file);
-	if (page != MAP_FAILED)
-		return page;
-	fprintf(stderr, "count_preload: %s cannot be made\n", path);
-	return fallback;
-}
 
 /* A child of fork counts in a file of its own. */
 static void forget_counts(void)
@@ -96,10 +57,10 @@ static struct count *make_counts(void)
 	pthread_mutex_lock(&counts_lock);
 	page = atomic_load(&counts);
 	if (!page) {
-		page = map_file();
+		page = count_file_map("count");
 		for (struct counted *const *each = __start_counted; each < __stop_counted; each++) {
 			(*each)->row = each - __start_counted;
-			snprintf(page[(*each)->row].name, NAME_BYTES, "%s", (*each)->name);
+			snprintf(page[(*each)->row].name, COUNT_NAME_BYTES, "%s", (*each)->name);
 		}
 		if (!is_registered++)
 			pthread_atfork(NULL, NULL, forget_counts);
@@ -303,6 +264,25 @@ COUNTED_TWINS(cuMemsetD16Async, _ptsz, n * 2,
 	      (CUdeviceptr p, unsigned short value, size_t n, CUstream s), p, value, n, s)
 COUNTED_TWINS(cuMemsetD32Async, _ptsz, n * 4,
 	      (CUdeviceptr p, unsigned int value, size_t n, CUstream s), p, value, n, s)
+
+COUNTED_TWINS(cuMemsetD2D8_v2, _ptds, w *h,
+	      (CUdeviceptr p, size_t pitch, unsigned char value, size_t w, size_t h), p, pitch,
+	      value, w, h)
+COUNTED_TWINS(cuMemsetD2D16_v2, _ptds, 2 * w * h,
+	      (CUdeviceptr p, size_t pitch, unsigned short value, size_t w, size_t h), p, pitch,
+	      value, w, h)
+COUNTED_TWINS(cuMemsetD2D32_v2, _ptds, 4 * w * h,
+	      (CUdeviceptr p, size_t pitch, unsigned int value, size_t w, size_t h), p, pitch,
+	      value, w, h)
+COUNTED_TWINS(cuMemsetD2D8Async, _ptsz, w *h,
+	      (CUdeviceptr p, size_t pitch, unsigned char value, size_t w, size_t h, CUstream s), p,
+	      pitch, value, w, h, s)
+COUNTED_TWINS(cuMemsetD2D16Async, _ptsz, 2 * w * h,
+	      (CUdeviceptr p, size_t pitch, unsigned short value, size_t w, size_t h, CUstream s),
+	      p, pitch, value, w, h, s)
+COUNTED_TWINS(cuMemsetD2D32Async, _ptsz, 4 * w * h,
+	      (CUdeviceptr p, size_t pitch, unsigned int value, size_t w, size_t h, CUstream s), p,
+	      pitch, value, w, h, s)
 
 /* ------------------------------------------------------ launches and waits */
 

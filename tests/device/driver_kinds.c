@@ -389,6 +389,15 @@ static void copy_peers(void)
 	free(host);
 }
 
+static int capture_graph(CUgraph *graph, CUdeviceptr first, CUdeviceptr second)
+{
+	if (!CALL(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL))
+		return 0;
+	TRANSFER("MEMSET", SMALL, cuMemsetD8Async, first, 0x77, SMALL, stream);
+	TRANSFER("D2D", SMALL, cuMemcpyDtoDAsync, second, first, SMALL, stream);
+	return CALL(cuStreamEndCapture, stream, graph);
+}
+
 /* What is issued into a capture moves later, with every launch of the graph. */
 static void launch_graph(void)
 {
@@ -397,17 +406,14 @@ static void launch_graph(void)
 	CUgraph graph;
 	CUgraphExec ready;
 
-	CALL(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-	TRANSFER("MEMSET", SMALL, cuMemsetD8Async, first, 0x77, SMALL, stream);
-	TRANSFER("D2D", SMALL, cuMemcpyDtoDAsync, second, first, SMALL, stream);
-	CALL(cuStreamEndCapture, stream, &graph);
-	if (CALL(cuGraphInstantiate, &ready, graph, 0)) {
+	if (capture_graph(&graph, first, second)) {
+		CALL(cuGraphInstantiate, &ready, graph, 0);
 		for (int i = 0; i < 3; i++)
 			CALL(cuGraphLaunch, ready, stream);
 		CALL(cuStreamSynchronize, stream);
 		CALL(cuGraphExecDestroy, ready);
+		CALL(cuGraphDestroy, graph);
 	}
-	CALL(cuGraphDestroy, graph);
 	TRANSFER("D2H", SMALL, cuMemcpyDtoH, host, second, SMALL);
 	show("graph", host, SMALL);
 	CALL(cuMemFree, first);

@@ -3,10 +3,11 @@
 import glob
 import json
 import os
+import re
 import struct
 import subprocess
 
-COUNT = struct.Struct("40sQQQ")  # struct count of count_preload.c
+COUNT = struct.Struct("40sQQQ")  # struct count of count_file.h
 
 
 class QueryFailed(Exception):
@@ -66,20 +67,29 @@ class Trace:
         return found
 
 
-# ---------------------------------------------------------------- the counting preload
+# ---------------------------------------------------------------- the counters
+
+# CUPTI counts every function; these move or hold memory, launch or wait.  The
+# rest are queries, which custody may make too.
+COUNTED = re.compile(r"cu(Mem(Alloc|Free|Host(Alloc|Reg|Unreg)|Create|Release|Map|Unmap|cpy|set"
+                     r"|Prefetch)|Array(Create|Destroy)|Launch|Graph(Launch|Instantiate)"
+                     r"|Stream(Synchronize|BeginCapture|EndCapture|Create|Destroy)"
+                     r"|Event(Record|Create|Destroy|Synchronize)|ModuleLoad|LibraryLoad)")
 
 
 def read_counts(directory):
     """The sum of all processes' files."""
     total = {}
-    for path in glob.glob(os.path.join(directory, "count.*")):
+    paths = [path for name in ("count", "cupti") for path in
+             glob.glob(os.path.join(directory, name + ".*"))]
+    for path in paths:
         with open(path, "rb") as file:
             for name, *values in COUNT.iter_unpack(file.read()):
                 name = name.rstrip(b"\0").decode("ascii")
                 if name:
                     old = total.get(name, [0, 0, 0])
                     total[name] = [a + b for a, b in zip(old, values)]
-    return {name: values for name, values in total.items() if values[0]}
+    return {name: values for name, values in total.items() if values[0] and COUNTED.match(name)}
 
 
 CALLS = """SELECT api.name||'='||SUM(calls)||'|'||SUM(errors)

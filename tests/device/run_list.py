@@ -22,7 +22,8 @@ import figures
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-VARIANTS = "bare", "counted", "recorded", "both"
+VARIANTS = ["bare", "counted", "recorded", "both"]
+RECORDED = "recorded", "both", "cupti"
 SKIPPED = 77
 
 
@@ -72,6 +73,7 @@ class Tools:
         self.stage, self.work = pathlib.Path(stage).resolve(), work
         self.custody = self.first("bin/custody", "custody")
         self.counter = self.first("device/count_preload.so", "tests/device/.libs/count_preload.so")
+        self.cupti = self.first("device/count_cupti.so")
         self.simulated = self.first("lib/custody/libcuda-sim", "tests/support/simdriver/lib")
 
     def first(self, *places):
@@ -109,14 +111,16 @@ class Run:
         values.pop("LD_PRELOAD", None)
         if self.variant in ("counted", "both"):
             values["LD_PRELOAD"] = tools.counter
-        if options.simulate and self.variant in ("bare", "counted"):
+        if self.variant == "cupti":
+            values["CUDA_INJECTION64_PATH"] = tools.cupti
+        if options.simulate and self.variant not in RECORDED:
             values["LD_LIBRARY_PATH"] = tools.simulated
         if self.program.wheels and options.site:
             values["PYTHONPATH"] = f"{options.site}:{HERE}"
         return values
 
     def command(self, tools, options):
-        if self.variant in ("bare", "counted"):
+        if self.variant not in RECORDED:
             return self.program.command
         simulate = ["--simulate"] if options.simulate else []
         return [tools.custody, "record", "-q", "-f", "-o", self.trace, *simulate, "--",
@@ -141,13 +145,13 @@ class Run:
     def expected_status(self):
         """custody ends as a shell would: 128 and the signal's number."""
         status = self.program.status
-        return 128 - status if status < 0 and self.variant in ("recorded", "both") else status
+        return 128 - status if status < 0 and self.variant in RECORDED else status
 
 
-def make_runs(programs, work):
+def make_runs(programs, work, variants):
     runs = []
     for program in programs:
-        for variant in VARIANTS:
+        for variant in variants:
             directory = work / re.sub(r"[^a-z0-9]+", "-", program.name.lower()) / variant
             directory.mkdir(parents=True)
             runs.append(Run(program, variant, directory))
@@ -184,8 +188,9 @@ class Result:
         if not self.same_status:
             self.problems.append("exit statuses: " + ", ".join(
                 f"{name} {run.status}" for name, run in self.run.items()))
-        for name in "recorded", "both":
-            self.compare(tools, name)
+        for name in RECORDED:
+            if name in self.run:
+                self.compare(tools, name)
 
     def odd_ones(self):
         bare = self.run["bare"].output()
@@ -204,6 +209,8 @@ class Result:
             if name == "both":
                 self.figures += figures.compare_counts(trace, run.directory,
                                                        "counting preload, same run")
+            elif name == "cupti":
+                self.figures += figures.compare_counts(trace, run.directory, "CUPTI, same run")
             elif self.program.steady:
                 self.figures += figures.compare_counts(trace, self.run["counted"].directory,
                                                        "counting preload, run alone")
@@ -343,7 +350,8 @@ def run_list(programs, tools, options):
     """Returns what is wrong, in sentences."""
     able = [program for program in programs if program.command[0]]
     wrong = [f"{program.name}: could not be built" for program in programs if program not in able]
-    runs = make_runs(able, pathlib.Path(options.work))
+    variants = VARIANTS + (["cupti"] if tools.cupti and not options.simulate else [])
+    runs = make_runs(able, pathlib.Path(options.work), variants)
     run_all(runs, tools, options)
     print_times(runs)
     results = [Result(program, runs, tools) for program in able]
