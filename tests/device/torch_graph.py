@@ -69,7 +69,7 @@ def load_pinned():
         size += batch.numel() * batch.element_size()
     for kind, place in (("H2D", "source"), ("D2H", "target")):
         journal.note(check="transfer", kind=kind, place=place + " pinned", count=count, bytes=size,
-                     source="own journal")
+                     at_least=4 * 32 * WIDTH, source="own journal")
 
 
 def note_allocators():
@@ -82,6 +82,8 @@ def note_allocators():
     host = torch.cuda.host_memory_stats()
     journal.note(check="allocation", kind="pinned", count=host["num_host_alloc"],
                  caller="libcudart.so", source="torch.cuda.host_memory_stats num_host_alloc")
+    journal.note_live("pinned", host["allocated_bytes.current"], caller="libcudart.so",
+                      source="torch.cuda.host_memory_stats allocated_bytes")
 
 
 torch.manual_seed(0)
