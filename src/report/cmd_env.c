@@ -10,10 +10,10 @@
 static const struct rows_column columns[] = {
 	{ NULL, "variable", ROWS_TEXT }, { NULL, "default", ROWS_TEXT },
 	{ NULL, "now", ROWS_TEXT },	 { NULL, "values", ROWS_TEXT },
-	{ NULL, "meaning", ROWS_TEXT },	 { NULL, NULL, ROWS_TEXT },
+	{ NULL, NULL, ROWS_TEXT },
 };
 
-enum { VARIABLE, DEFAULT, NOW, VALUES, MEANING };
+enum { VARIABLE, DEFAULT, NOW, VALUES };
 
 static void add_option(struct report_section *section, enum option_id id)
 {
@@ -24,16 +24,12 @@ static void add_option(struct report_section *section, enum option_id id)
 
 	rows_text(&row[VARIABLE], info->variable);
 	rows_text(&row[DEFAULT], info->default_value);
+	rows_text(&row[NOW], option_text(id));
 	rows_text(&row[VALUES], info->values);
-	rows_text(&row[MEANING], info->meaning);
-	if (!value)
-		return;
-	if (option_is_valid(id, value, why, sizeof(why))) {
-		rows_text(&row[NOW], value);
-		return;
-	}
-	rows_text(&row[NOW], "not valid");
-	report_note(section, REPORT_WARNING, "%s: %s; the default is used", info->variable, why);
+	report_note(section, REPORT_REMARK, "%s: %s", info->variable, info->meaning);
+	if (value && !option_is_valid(id, value, why, sizeof(why)))
+		report_note(section, REPORT_WARNING, "%s: %s; the default is used", info->variable,
+			    why);
 }
 
 static int run(int argc, char **argv)

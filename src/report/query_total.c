@@ -7,8 +7,8 @@
 #include "report/query.h"
 
 #include "report/message.h"
-
-#include <stdlib.h>
+#include "report/store.h"
+#include "report/total.h"
 
 /* Slices of time in `sample`. */
 #define SLICES "480"
@@ -64,26 +64,13 @@ static const char make_samples[] =
 	"  FROM level, run GROUP BY (at_ns - first) / slice, process_id, device_id, kind"
 	"  ORDER BY 1";
 
-static const char make_allocation_totals[] =
-	"CREATE TEMP TABLE allocation_total AS"
-	" WITH top AS (SELECT COALESCE((SELECT at_ns FROM peak"
-	"   WHERE process_id IS NULL AND device_id IS NULL), -1) AS peak_ns)"
-	" SELECT process_id, device_id, kind, caller, stack_id,"
-	"  parent_id IS NOT NULL AS is_view, size_class(bytes) AS size_class,"
-	"  count(*) AS count, sum(bytes) AS bytes, sum(footprint_bytes) AS footprint_bytes,"
-	"  sum(alloc_duration_ns) AS alloc_ns,"
-	"  count(free_requested_ns) AS frees, sum(free_duration_ns) AS free_ns,"
-	"  max(free_duration_ns) AS free_max_ns,"
-	"  count(*) FILTER (WHERE is_at_peak) AS peak_count,"
-	"  sum(bytes) FILTER (WHERE is_at_peak) AS peak_bytes,"
-	"  sum(footprint_bytes) FILTER (WHERE is_at_peak) AS peak_footprint_bytes,"
-	"  count(*) FILTER (WHERE released_ns IS NULL) AS exit_count,"
-	"  sum(bytes) FILTER (WHERE released_ns IS NULL) AS exit_bytes,"
-	"  count(*) FILTER (WHERE release_cause IN ('context', 'reset')) AS ended_count,"
-	"  sum(bytes) FILTER (WHERE release_cause IN ('context', 'reset')) AS ended_bytes"
-	" FROM (SELECT *, " LIVES_FROM " <= peak_ns AND (" LIVES_TO " IS NULL OR " LIVES_TO
-	"   > peak_ns) AS is_at_peak FROM main.allocation, top)"
-	" GROUP BY process_id, device_id, kind, caller, stack_id, is_view, size_class";
+/* Only those of the one peak of all: the report asks for no other. */
+static const char make_peak_blocks[] =
+	"CREATE TEMP TABLE peak_block AS"
+	" SELECT NULL AS process_id, NULL AS device_id, id AS allocation_id"
+	"  FROM main.allocation, (SELECT at_ns FROM peak"
+	"   WHERE process_id IS NULL AND device_id IS NULL)"
+	"  WHERE " LIVES_FROM " <= at_ns AND (" LIVES_TO " IS NULL OR " LIVES_TO " > at_ns)";
 
 static const char make_transfer_totals[] =
 	"CREATE TEMP TABLE transfer_total AS"
@@ -130,23 +117,38 @@ static bool has_table(struct query *query, const char *name)
 	return is_there;
 }
 
-void query_total(struct query *query)
+static void make_allocation_totals(struct query *query)
 {
-	bool has_all = query->is_complete && has_table(query, "allocation_total");
+	char *sql = sqlite3_mprintf("CREATE TEMP TABLE allocation_total(%s)", total_columns);
 
-	query_run(query, "PRAGMA query_only = 0");
+	if (!sql)
+		message_die(EXIT_COULD_NOT, "out of memory");
+	query_run(query, sql);
+	sqlite3_free(sql);
+	if (total_allocations(query->db, "temp") != SQLITE_OK)
+		store_reader_fail(query->db, query->path);
+}
+
+static void make_totals(struct query *query)
+{
 	sqlite3_create_function(query->db, "size_class", 1,
 				SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS, NULL,
 				size_class, NULL, NULL);
-	if (!query->is_complete) {
-		query_run(query, make_changes);
-		query_run(query, make_peaks);
-		query_run(query, make_samples);
-		query_run(query, make_transfer_totals);
-		query_run(query, make_call_totals);
-		query_run(query, "DROP TABLE change");
-	}
-	if (!has_all)
-		query_run(query, make_allocation_totals);
+	query_run(query, make_changes);
+	query_run(query, make_peaks);
+	query_run(query, make_samples);
+	query_run(query, make_peak_blocks);
+	query_run(query, make_transfer_totals);
+	query_run(query, make_call_totals);
+	query_run(query, "DROP TABLE change");
+}
+
+void query_total(struct query *query)
+{
+	query_run(query, "PRAGMA query_only = 0");
+	if (!query->is_complete)
+		make_totals(query);
+	if (!query->is_complete || !has_table(query, "allocation_total"))
+		make_allocation_totals(query);
 	query_run(query, "PRAGMA query_only = 1");
 }

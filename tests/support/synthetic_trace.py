@@ -42,7 +42,7 @@ class Trace:
         self.now = START
         self.totals = collections.defaultdict(lambda: [0, 0, 0, 0, 0])
         self.calls = collections.defaultdict(lambda: [0, 0, 0, 0])
-        self.samples = []
+        self.samples = {}
         self.ends = []
         self.leaks = collections.Counter()
         self.expect = collections.Counter()
@@ -91,13 +91,9 @@ class Trace:
         used = self.live["device"] + self.live["pool"]
         if used > self.peak[0]:
             self.peak = (used, at)
-        last = self.samples[-1] if self.samples else None
-        slice_ns = (self.arguments.allocations * 4000 + self.arguments.transfers * 3000) // 500 + 1
-        at = START + (at - START) // slice_ns * slice_ns
-        if last and last[0] == at and last[1] == kind:
-            self.samples[-1] = (at, kind, max(last[2], self.live[kind]))
-        else:
-            self.samples.append((at, kind, self.live[kind]))
+        run_ns = self.arguments.allocations * 4000 + self.arguments.transfers * 3000
+        at = START + (at - START) // (run_ns // 500 + 1) * (run_ns // 500 + 1)
+        self.samples[at, kind] = max(self.samples.get((at, kind), 0), self.live[kind])
 
     def release_until(self, at):
         while self.ends and self.ends[0][0] <= at:
@@ -183,12 +179,14 @@ class Trace:
             for process, device in ((1, 1), (1, None), (None, None)):
                 self.insert("peak", process_id=process, device_id=device, at_ns=peak_ns,
                             bytes=peak_bytes)
-        last = {}
-        for at, kind, size in self.samples:
-            if last.get(kind) != size:
-                self.insert("sample", at_ns=at, process_id=1, kind=kind, live_bytes=size,
-                            device_id=None if kind == "pinned" else 1, pending_bytes=0)
-            last[kind] = size
+        for (at, kind), size in sorted(self.samples.items()):
+            self.insert("sample", at_ns=at, process_id=1, kind=kind, live_bytes=size,
+                        device_id=None if kind == "pinned" else 1, pending_bytes=0)
+        self.db.execute(
+            "INSERT INTO peak_block SELECT process_id, device_id, id FROM allocation"
+            " WHERE kind <> 'pinned' AND alloc_ns + alloc_duration_ns <= ?1"
+            " AND (released_ns IS NULL OR released_ns > ?1)", (peak_ns,))
+        self.db.execute("INSERT INTO peak_block SELECT NULL, NULL, allocation_id FROM peak_block")
         for (way, caller, power), sums in self.totals.items():
             kind, api, is_async, source, target = way
             self.insert("transfer_total", process_id=1, kind=kind, api_id=api, source_kind=source,
