@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every way in which a program comes to a driver function, and every family of
+# functions: rows of cases.tbl.  A client runs bare first: its output and exit
+# status must be the same when it is watched.
+. "${top_srcdir:-.}/tests/e2e/harness.sh"
+
+# Arguments as in the row, with what they stand for.
+expand() {
+	echo "${1//@SIM@/$simulated}"
+}
+
+run_bare() {
+	env $3 "$clients/$1" $2 >bare.out 2>bare.err || fail "bare: status $?: $(cat bare.err)"
+	expect_empty "standard error of the bare run" bare.err
+}
+
+run_recorded() {
+	E2E_JOURNAL=$PWD/journal bounded env $3 "$custody" record -q -o recorded.db -- \
+		"$clients/$1" $2 >recorded.out 2>recorded.err ||
+		fail "recorded: status $?: $(cat recorded.err)"
+	diff bare.out recorded.out || fail "the program's output differs"
+	expect_empty "standard error of the recorded run" recorded.err
+	compare_rows recorded.db journal
+}
+
+run_preloaded() {
+	E2E_JOURNAL=$PWD/journal.preload bounded env $3 CUSTODY_OUTPUT=preloaded.db \
+		LD_PRELOAD="$preload" "$clients/$1" $2 >preloaded.out 2>preloaded.err ||
+		fail "preloaded: status $?: $(cat preloaded.err)"
+	diff bare.out preloaded.out || fail "the program's output differs"
+	expect_empty "standard error of the preloaded run" preloaded.err
+	wait_for_trace preloaded.db
+	compare_rows preloaded.db journal.preload
+}
+
+run_row() { # CLIENT ARGUMENTS ENVIRONMENT
+	local arguments
+	arguments=$(expand "$2")
+	run_bare "$1" "$arguments" "$3"
+	run_recorded "$1" "$arguments" "$3"
+	run_preloaded "$1" "$arguments" "$3"
+	expect_no_session
+}
+
+it_records_a_Python_program_that_uses_ctypes() {
+	plain_build_only
+	[ -n "$PYTHON3" ] || skip "there is no python3"
+	"$PYTHON3" "$e2e_src/ctypes_client.py" >bare.out
+	record -o t.db -- "$PYTHON3" "$e2e_src/ctypes_client.py" >out 2>err
+	diff bare.out out
+	expect_empty "standard error" err
+	expect_equal "rows" "$(cat out)" "$(query t.db "
+		SELECT 'H2D ' || (SELECT bytes FROM transfer WHERE kind = 'H2D')
+			|| ' D2H ' || (SELECT bytes FROM transfer WHERE kind = 'D2H')
+			|| ' device ' || (SELECT bytes FROM allocation
+				WHERE kind = 'device' AND release_cause = 'freed')")"
+}
+
+it_records_with_the_simulated_driver_that_it_brings() {
+	E2E_JOURNAL=$PWD/journal bounded env -u LD_LIBRARY_PATH "$custody" record -q --simulate \
+		-o t.db -- "$clients/door_lookup" dlsym
+	compare_rows t.db journal
+}
+
+run_rows door run_row "${1:-}"
+run_rows cover run_row "${1:-}"
+run_behaviours "${1:-}"

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lookups.c - asks for every function by every door and says what came back.
+ *
+ *	lookups LIST	lines "symbol base since variant", variant ptds, ptsz or -
+ *
+ * Standard output says nothing that an interposer may change: results, status,
+ * whether there is an address, and whether it is the one dlsym gives.  Which
+ * symbols an interposer answered for goes to $E2E_JOURNAL.
+ */
+#include "journal.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef CUresult getproc4(const char *, void **, int, cuuint64_t);
+typedef CUresult getproc5(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+
+static void *driver;
+static getproc4 *get4;
+static getproc5 *get5;
+
+static const char *compare(void *found, void *known)
+{
+	if (!found)
+		return "null";
+	return found == known ? "same" : "another";
+}
+
+static void ask(const char *base, int version, cuuint64_t flags, void *known)
+{
+	CUdriverProcAddressQueryResult status = 77;
+	void *found4 = (void *)&status, *found5 = (void *)&status, *found = (void *)&status;
+	CUresult result4 = 77, result5 = 77, result = 77;
+
+	if (get4)
+		result4 = get4(base, &found4, version, flags);
+	if (get5)
+		result5 = get5(base, &found5, version, flags, &status);
+	if (get5)
+		result = get5(base, &found, version, flags, NULL);
+	printf("%s %d %d: %d %s, %d %s %d, %d %s\n", base, version, (int)flags, result4,
+	       result4 ? "-" : compare(found4, known), result5,
+	       result5 ? "-" : compare(found5, known), (int)status, result,
+	       result ? "-" : compare(found, known));
+}
+
+static int is_of_preload(void *address)
+{
+	Dl_info info;
+
+	return dladdr(address, &info) && info.dli_fname &&
+	       strstr(info.dli_fname, "libcustody-preload") != NULL;
+}
+
+static void ask_for_row(const char *symbol, const char *base, int since, const char *variant)
+{
+	void *known = dlsym(driver, symbol);
+	void *versioned = dlvsym(driver, symbol, "GLIBC_2.2.5");
+	cuuint64_t twin = variant[0] != '-' ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
+
+	printf("%s: %s %s\n", symbol, known ? "there" : "missing", compare(versioned, known));
+	if (since > 0)
+		ask(base, since, twin, known);
+	if (known)
+		journal_line("%s %s", is_of_preload(known) ? "wrapped" : "bare", symbol);
+}
+
+static void ask_for_oddities(void)
+{
+	ask("", 12000, 0, NULL);
+	ask("", 0, 0, NULL);
+	ask("cuNoSuchFunction", 12000, 0, NULL);
+	ask("cuNoSuchFunction", -1, 0, NULL);
+	ask("cuMemAlloc", -1, 0, dlsym(driver, "cuMemAlloc_v2"));
+	ask("cuMemAlloc", 0, 0, NULL);
+	ask("cuMemAlloc", 1999, 0, NULL);
+	ask("cuMemAlloc", 2000, 0, dlsym(driver, "cuMemAlloc"));
+	ask("cuMemAlloc", 3019, 0, dlsym(driver, "cuMemAlloc"));
+	ask("cuMemAlloc", 3020, 0, dlsym(driver, "cuMemAlloc_v2"));
+	ask("cuMemAlloc", 99999, 0, dlsym(driver, "cuMemAlloc_v2"));
+	ask("cuMemAlloc_v2", 12000, 0, NULL);
+	ask("cuMemAlloc", 12000, 1, dlsym(driver, "cuMemAlloc_v2"));
+	ask("cuMemAlloc", 12000, 2, dlsym(driver, "cuMemAlloc_v2"));
+	ask("cuMemAlloc", 12000, 3, NULL);
+	ask("cuMemAlloc", 12000, 4, NULL);
+	ask("cuMemAllocAsync", 11010, 0, NULL);
+	ask("cuMemAllocAsync", 12000, 1, dlsym(driver, "cuMemAllocAsync"));
+	ask("cuMemAllocAsync", 12000, 2, dlsym(driver, "cuMemAllocAsync_ptsz"));
+	ask("cuMemcpyHtoD", 3020, 2, dlsym(driver, "cuMemcpyHtoD_v2_ptds"));
+	ask("cuGetProcAddress", 11030, 0, dlsym(driver, "cuGetProcAddress"));
+	ask("cuGetProcAddress", 12000, 0, dlsym(driver, "cuGetProcAddress_v2"));
+	ask("cuCtxCreate", 13000, 0, dlsym(driver, "cuCtxCreate_v4"));
+	ask("printf", 12000, 0, NULL);
+}
+
+/* Whoever is asked, the answer may not depend on who asks through whom. */
+static void ask_dlsym(void)
+{
+	void *libc = dlopen("libc.so.6", RTLD_NOW);
+
+	printf("libc: %s\n", dlsym(libc, "cuInit") ? "has a driver" : "has no driver");
+	printf("default: %s\n", compare(dlsym(RTLD_DEFAULT, "strtol"), dlsym(libc, "strtol")));
+	printf("next: %s\n", compare(dlsym(RTLD_NEXT, "strtol"), dlsym(libc, "strtol")));
+	printf("unknown: %s\n", dlsym(driver, "cuNoSuchFunction") ? "there" : "missing");
+	printf("error: %s\n", dlerror() ? "told" : "not told");
+	printf("no error: %s\n", dlerror() ? "told" : "not told");
+	printf("empty: %s\n", dlsym(driver, "") ? "there" : "missing");
+	dlerror();
+}
+
+int main(int count, char **arguments)
+{
+	char symbol[128], base[128], variant[16];
+	int since;
+	FILE *list;
+
+	require(count > 1, "a list is given");
+	driver = dlopen("libcuda.so.1", RTLD_NOW);
+	require(driver != NULL, "libcuda can be opened");
+	get4 = (getproc4 *)dlsym(driver, "cuGetProcAddress");
+	get5 = (getproc5 *)dlsym(driver, "cuGetProcAddress_v2");
+	ask_dlsym();
+	ask_for_oddities();
+	list = fopen(arguments[1], "re");
+	require(list != NULL, "the list can be read");
+	while (fscanf(list, "%127s %127s %d %15s", symbol, base, &since, variant) == 4)
+		ask_for_row(symbol, base, since, variant);
+	fclose(list);
+	return 0;
+}
