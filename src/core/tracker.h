@@ -27,7 +27,7 @@ struct block {
 	uint64_t id;
 	uint64_t address; /* or handle */
 	uint64_t bytes;
-	uint64_t parent;  /* id of the block that owns the bytes, 0: itself */
+	uint64_t parent;  /* handle of the block that owns the bytes, 0: itself */
 	uint32_t context; /* number from context.h, 0: outlives contexts */
 	uint16_t references; /* VMM: handles held + mappings; others 1 */
 	int16_t device;	     /* ordinal, -1: none or unknown */

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intercept/call.h"
+#include "intercept/capture.h"
+#include "intercept/current.h"
+#include "intercept/hook.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Nothing is recorded in this process, and never will be. */
+static _Atomic bool is_off;
+
+/* This image has recorded; its child of fork inherits that, with all we know. */
+static _Atomic bool has_recorded;
+
+/* A signal handler may make a driver call while this thread is being set up. */
+static __thread volatile bool is_entering __attribute__((tls_model("initial-exec")));
+
+/* What core keeps it has dropped itself, before this thread came back from it. */
+static void forget_parent(void)
+{
+	capture_reset();
+	caller_reset();
+	current_reset();
+	module_reset();
+	uncovered_rewind();
+}
+
+static void describe_writer(void)
+{
+	static _Atomic bool is_done;
+
+	if (atomic_exchange(&is_done, true))
+		return;
+	segment_set_policy("immediate");
+	segment_set_counter_apis(api_of_slot, SLOT_COUNT, API_COUNT);
+}
+
+static bool enter_thread(struct thread_segment *self)
+{
+	bool is_new_process;
+
+	describe_writer();
+	is_new_process = segment_enter();
+	if (!segment_directory()[0]) {
+		atomic_store(&is_off, true);
+		return false;
+	}
+	if (is_new_process && atomic_exchange(&has_recorded, true))
+		forget_parent();
+	self->in_call = 0;
+	memset(&caller_pages, 0, sizeof(caller_pages));
+	current_forget();
+	return true;
+}
+
+bool call_enter(struct thread_segment *self)
+{
+	int saved_errno = errno;
+	bool may_record;
+
+	if (atomic_load_explicit(&is_off, memory_order_relaxed) || is_entering ||
+	    (segment_is_ready(self) && self->in_call))
+		return false;
+	is_entering = true;
+	may_record = enter_thread(self);
+	is_entering = false;
+	errno = saved_errno;
+	return may_record;
+}
+
+uint64_t call_moment(void)
+{
+	const struct trace_chunk *chunk = thread_segment.chunk;
+	uint64_t start = 0;
+
+	if (chunk)
+		start = atomic_load_explicit(&chunk->header.busy_since, memory_order_relaxed);
+	return start ? start : clock_ticks(thread_segment.clock);
+}
+
+void call_write_uncovered(void)
+{
+	struct uncovered uncovered;
+
+	while (uncovered_next(&uncovered)) {
+		const struct record record = {
+			.start = call_moment(),
+			.kind = RECORD_UNCOVERED,
+			.a = uncovered.address,
+			.b = (uint64_t)uncovered.version,
+			.c = uncovered.flags,
+		};
+
+		segment_write_text(&record, uncovered.name, strlen(uncovered.name) + 1);
+	}
+}
+
+void call_write_failure(struct call *call, unsigned int slot)
+{
+	struct counter_block *counters = call->self->counters;
+
+	if (counters)
+		segment_count(&counters->counter[slot].errors, 1);
+	if (!call->start)
+		call->start = clock_ticks(call->self->clock);
+	call->flags = 0;
+	call_write(call, &(struct call_facts){ .kind = RECORD_QUERY,
+					       .context = current_number() });
+}
+
+/*
+ * The last word of the image.  A destructor comes after the program's own exit
+ * handlers, whose calls are recorded still.  A child of fork that has not
+ * recorded reads generation 0 and has nothing to end.
+ */
+static __attribute__((destructor)) void end_image(void)
+{
+	if (atomic_load(&has_recorded) &&
+	    atomic_load_explicit(process_generation, memory_order_relaxed))
+		segment_end(CONTROL_EXITED);
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intercept/current.h"
+#include "core/context.h"
+#include "core/tracker.h"
+#include "intercept/real.h"
+
+#include <errno.h>
+#include <string.h>
+
+__thread struct current current __attribute__((tls_model("initial-exec")));
+_Atomic uint32_t current_epoch = 1;
+
+enum { DEVICES = 256, NAME_BYTES = 128 };
+
+static _Atomic bool is_recorded[DEVICES];
+
+static bool ask_uuid(CUuuid *uuid, CUdevice device)
+{
+	if (real_has(API_cuDeviceGetUuid_v2))
+		return REAL(driver, cuDeviceGetUuid_v2)(uuid, device) == CUDA_SUCCESS;
+	return REAL(driver, cuDeviceGetUuid)(uuid, device) == CUDA_SUCCESS;
+}
+
+static uint64_t ask_capability(CUdevice device)
+{
+	int major = 0, minor = 0;
+
+	REAL(driver, cuDeviceGetAttribute)
+	(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+	REAL(driver, cuDeviceGetAttribute)
+	(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+	return (uint64_t)(major * 10 + minor);
+}
+
+static void write_device(CUdevice device)
+{
+	char name[NAME_BYTES] = "";
+	size_t total = 0;
+	CUuuid uuid = { .bytes = { 0 } };
+	struct record record = {
+		.start = call_moment(),
+		.kind = RECORD_DEVICE,
+		.aux = (uint16_t)(device + 1),
+	};
+
+	if (ask_uuid(&uuid, device)) {
+		memcpy(&record.a, uuid.bytes, sizeof(record.a));
+		memcpy(&record.b, uuid.bytes + sizeof(record.a), sizeof(record.b));
+	}
+	REAL(driver, cuDeviceTotalMem_v2)(&total, device);
+	record.c = total;
+	record.stream = ask_capability(device);
+	REAL(driver, cuDeviceGetName)(name, NAME_BYTES - 1, device);
+	segment_write_text(&record, name, strlen(name) + 1);
+}
+
+/* With the first context: the driver is up, so its version can be had too. */
+static void write_device_once(int device)
+{
+	int version = 0;
+
+	if (device < 0 || device >= DEVICES || atomic_exchange(&is_recorded[device], true))
+		return;
+	if (REAL(driver, cuDriverGetVersion)(&version) == CUDA_SUCCESS)
+		segment_set_driver(version);
+	write_device(device);
+}
+
+static void write_context(uint64_t handle, uint32_t number, int device, bool is_primary)
+{
+	unsigned long long id = 0;
+	struct record *record;
+
+	if (real_has(API_cuCtxGetId))
+		REAL(driver, cuCtxGetId)((CUcontext)(uintptr_t)handle, &id);
+	record = segment_reserve(&thread_segment, 1);
+	if (!record)
+		return;
+	*record = (struct record){
+		.start = call_moment(),
+		.kind = RECORD_CONTEXT,
+		.a = handle,
+		.b = id,
+		.c = is_primary,
+		.caller_context = (uint64_t)number << RECORD_CALLER_BITS,
+		.aux = (uint16_t)(device + 1),
+	};
+	segment_publish(&thread_segment, 1);
+}
+
+uint32_t current_meet(uint64_t handle, int device, bool is_primary)
+{
+	int saved_errno = errno;
+	struct context context;
+	uint32_t number;
+	bool is_new;
+	CUdevice ordinal;
+
+	if (!handle)
+		return 0;
+	if (context_find(handle, &context))
+		return context.number;
+	if (device < 0 && REAL(driver, cuCtxGetDevice)(&ordinal) == CUDA_SUCCESS)
+		device = ordinal;
+	write_device_once(device);
+	number = context_add(handle, device, is_primary, &is_new);
+	if (is_new)
+		write_context(handle, number, device, is_primary);
+	errno = saved_errno;
+	return number;
+}
+
+void current_set(uint64_t handle)
+{
+	struct context context;
+
+	current.epoch = 0;
+	if (!handle)
+		return;
+	current.handle = handle;
+	current.number = current_meet(handle, -1, false);
+	current.device = context_find(handle, &context) ? context.device : -1;
+	current.epoch = atomic_load_explicit(&current_epoch, memory_order_relaxed);
+}
+
+/* No context at all is not kept: it is soon no longer true. */
+const struct current *current_ask(void)
+{
+	static const struct current nothing = { .device = -1 };
+	int saved_errno = errno;
+	CUcontext context = NULL;
+	CUresult result = REAL(driver, cuCtxGetCurrent)(&context);
+
+	errno = saved_errno;
+	if (result != CUDA_SUCCESS || !context) {
+		current_forget();
+		return &nothing;
+	}
+	if (current.handle != (uintptr_t)context ||
+	    current.epoch != atomic_load_explicit(&current_epoch, memory_order_relaxed))
+		current_set((uintptr_t)context);
+	return &current;
+}
+
+uint32_t current_bury(uint64_t handle)
+{
+	uint32_t number = context_kill(handle);
+
+	if (!number)
+		return 0;
+	tracker_drop_context(number);
+	atomic_fetch_add(&current_epoch, 1);
+	return number;
+}
+
+void current_reset(void)
+{
+	for (int i = 0; i < DEVICES; i++)
+		atomic_store_explicit(&is_recorded[i], false, memory_order_relaxed);
+	atomic_fetch_add(&current_epoch, 1);
+}

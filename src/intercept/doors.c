@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intercept/doors.h"
+#include "intercept/real.h"
+#include "intercept/uncovered.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+static const struct door_answer not_ours = { 0, NULL };
+
+static bool is_driver_name(const char *name)
+{
+	return name && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+static void *ask(void *handle, const char *name, const char *version)
+{
+	void *volatile address; /* the loader must see us as the caller: no jump from here */
+
+	address = version ? real_dlvsym(handle, name, version) : real_dlsym(handle, name);
+	return address;
+}
+
+/* Our wrapper for what a real look-up has answered, else the answer itself. */
+static void *replace(void *address, const char *name, int version, uint64_t flags)
+{
+	int row = real_find(address);
+
+	if (row < 0 && real_bind_at(address))
+		row = real_find(address);
+	if (row >= 0)
+		return api_wrapper[row];
+	if (real_is_driver(address))
+		uncovered_note(address, name, version, flags);
+	return address;
+}
+
+/*
+ * The answer is our own export: the scope asked holds us, which says nothing of
+ * libcuda.  What stands behind us does; if nothing, the program must not be
+ * told that there is a driver.
+ */
+static struct door_answer answer_own(void *ours, const char *name, const char *version)
+{
+	void *behind = ask(RTLD_NEXT, name, version);
+
+	if (!behind)
+		return (struct door_answer){ 1, NULL };
+	replace(behind, name, 0, 0);
+	return (struct door_answer){ 1, ours };
+}
+
+/*
+ * RTLD_NEXT means something only for the caller.  A look-up by libcuda itself
+ * is none of the program's.  RTLD_DEFAULT that finds nothing from here may
+ * find something in the caller's own scope.
+ */
+static struct door_answer answer(void *handle, const char *name, const char *version,
+				 const void *caller)
+{
+	void *address;
+
+	if (handle == RTLD_NEXT || !is_driver_name(name) || real_is_driver(caller))
+		return not_ours;
+	address = ask(handle, name, version);
+	if (!address)
+		return handle == RTLD_DEFAULT ? not_ours : (struct door_answer){ 1, NULL };
+	if (real_is_ours(address))
+		return answer_own(address, name, version);
+	return (struct door_answer){ 1, replace(address, name, 0, 0) };
+}
+
+struct door_answer doors_dlsym(void *handle, const char *name, const void *caller)
+{
+	return answer(handle, name, NULL, caller);
+}
+
+struct door_answer doors_dlvsym(void *handle, const char *name, const char *version,
+				const void *caller)
+{
+	return version ? answer(handle, name, version, caller) : not_ours;
+}
+
+void doors_replace_entry(CUresult result, const char *name, void **function, int version,
+			 uint64_t flags)
+{
+	if (result == CUDA_SUCCESS && function && *function)
+		*function = replace(*function, name, version, flags);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hook.h - what each driver call means, for the record.
+ *
+ * The first word of a name is its file: hook_memory_alloc() stands in
+ * hook_memory.c.  A hook runs after the driver has answered, with the answer
+ * in call->result; of an around hook, _before runs ahead of the driver, because
+ * what the driver frees may be handed to another thread before it returns.
+ * Addresses and handles come as numbers, 0 where the call failed.
+ */
+#ifndef CUSTODY_INTERCEPT_HOOK_H
+#define CUSTODY_INTERCEPT_HOOK_H
+
+#include "core/tracker.h"
+#include "intercept/call.h"
+
+/* hook_memory.c: linear, page-locked, pooled and imported memory. */
+void hook_memory_alloc(struct call *call, enum block_kind kind, uint64_t address, uint64_t bytes);
+void hook_memory_alloc_pitch(struct call *call, uint64_t address, uint64_t pitch, uint64_t width,
+			     uint64_t height);
+void hook_memory_alloc_async(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream);
+void hook_memory_import(struct call *call, uint64_t address);
+void hook_memory_ipc_open(struct call *call, uint64_t address);
+void hook_memory_ipc_close_before(struct call *call, uint64_t address);
+void hook_memory_ipc_close_after(struct call *call, uint64_t address);
+void hook_memory_external(struct call *call, uint64_t address,
+			  const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer);
+void hook_memory_export(struct call *call, uint64_t address);
+void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream);
+void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream);
+
+/* hook_array.c */
+struct array_shape {
+	uint64_t width, height, depth; /* elements; 0: that dimension is not there */
+	unsigned int format, channels, flags;
+};
+void hook_array_create(struct call *call, uint64_t handle, struct array_shape shape);
+void hook_array_create_mipmapped(struct call *call, uint64_t handle, struct array_shape shape,
+				 unsigned int levels);
+void hook_array_external(struct call *call, uint64_t handle,
+			 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmap);
+void hook_array_destroy_before(struct call *call, uint64_t handle);
+void hook_array_destroy_after(struct call *call, uint64_t handle);
+uint64_t array_element_bytes(unsigned int format, unsigned int channels);
+
+/* hook_vmm.c: virtual memory and multicast objects. */
+void hook_vmm_create(struct call *call, uint64_t handle, uint64_t bytes,
+		     const CUmemAllocationProp *properties);
+void hook_vmm_import(struct call *call, uint64_t handle);
+void hook_vmm_retain(struct call *call, uint64_t handle, uint64_t address);
+void hook_vmm_release_before(struct call *call, uint64_t handle);
+void hook_vmm_release_after(struct call *call, uint64_t handle);
+void hook_vmm_map(struct call *call, uint64_t address, uint64_t bytes, uint64_t handle);
+void hook_vmm_unmap(struct call *call, uint64_t address, uint64_t bytes);
+void hook_vmm_export(struct call *call, uint64_t handle);
+
+/* hook_context.c */
+void hook_context_create(struct call *call, uint64_t handle, CUdevice device);
+void hook_context_destroy_before(struct call *call, uint64_t handle);
+void hook_context_destroy_after(struct call *call, uint64_t handle);
+void hook_context_attach(struct call *call, uint64_t handle);
+void hook_context_detach_before(struct call *call, uint64_t handle);
+void hook_context_detach_after(struct call *call, uint64_t handle);
+void hook_context_set_current(struct call *call, uint64_t handle);
+void hook_context_pop_current(struct call *call, uint64_t handle);
+void hook_context_get_current(struct call *call, uint64_t handle);
+void hook_context_retain_primary(struct call *call, uint64_t handle, CUdevice device);
+void hook_context_release_primary_before(struct call *call, CUdevice device);
+void hook_context_release_primary_after(struct call *call, CUdevice device);
+void hook_context_reset_primary_before(struct call *call, CUdevice device);
+void hook_context_reset_primary_after(struct call *call, CUdevice device);
+void hook_context_driver_version(struct call *call, uint64_t version);
+
+/* hook_stream.c, hook_capture.c, hook_graph.c, hook_module.c */
+void hook_stream_destroy(struct call *call, uint64_t stream);
+void hook_capture_begin(struct call *call, uint64_t stream);
+void hook_capture_end(struct call *call, uint64_t stream, uint64_t graph);
+void hook_graph_alloc_node(struct call *call, uint64_t graph,
+			   const CUDA_MEM_ALLOC_NODE_PARAMS *parameters);
+void hook_graph_free_node_before(struct call *call, uint64_t graph, uint64_t address);
+void hook_graph_free_node_after(struct call *call, uint64_t graph, uint64_t address);
+void hook_graph_add_node_before(struct call *call, uint64_t graph,
+				const CUgraphNodeParams *parameters);
+void hook_graph_add_node_after(struct call *call, uint64_t graph,
+			       const CUgraphNodeParams *parameters);
+void hook_module_global(struct call *call, uint64_t module, uint64_t address, uint64_t bytes);
+void hook_module_unload_before(struct call *call, uint64_t module);
+void hook_module_unload_after(struct call *call, uint64_t module);
+void module_reset(void); /* child of fork */
+
+/* hook_operation.c: a call that neither holds nor moves memory. */
+void hook_operation(struct call *call, uint64_t object, uint64_t second, uint64_t bytes,
+		    uint64_t stream);
+void hook_operation_batch(struct call *call, const CUdeviceptr *addresses, const size_t *bytes,
+			  size_t count, uint64_t stream);
+
+/* hook_entry.c */
+void hook_entry_lookup(struct call *call, const char *name, void **function, int version,
+		       uint64_t flags);
+
+/* block.c: a block's beginning and end, for the hooks above. */
+struct block_facts {
+	enum block_kind kind;
+	enum block_space space;
+	uint64_t address; /* or handle */
+	uint64_t bytes;
+	uint64_t stream;  /* or, for a view, the id of the block that owns the bytes */
+	uint64_t parent;  /* and its handle */
+	uint32_t context; /* the block ends with it; 0: it outlives contexts */
+	int device;	  /* -1: none or unknown */
+	uint8_t flags;
+};
+
+/* Record an allocation; enter the block if it succeeded.  Returns its id, 0 if there is none. */
+uint64_t block_begin(struct call *call, const struct block_facts *facts);
+
+/* Before the driver frees it: out of the tracker, into call->taken. */
+void block_take(struct call *call, enum block_space space, uint64_t address);
+
+/* After: record the free, or put the block back if the driver refused. */
+void block_end(struct call *call, uint64_t address, uint64_t stream);
+
+/* Record the end of a block that is out of the tracker already. */
+void block_write_end(struct call *call, const struct block *block, uint64_t stream,
+		     uint8_t flags);
+
+#endif

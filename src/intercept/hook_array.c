@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Arrays have no address: their handle is the block.  What they take is the
+ * driver's secret; recorded is what their shape needs at least.
+ */
+#include "intercept/current.h"
+#include "intercept/hook.h"
+
+/* Formats whose element is one number for each channel. */
+static unsigned int channel_bits(unsigned int format)
+{
+	switch (format) {
+	case CU_AD_FORMAT_UNSIGNED_INT8:
+	case CU_AD_FORMAT_SIGNED_INT8:
+		return 8;
+	case CU_AD_FORMAT_UNSIGNED_INT16:
+	case CU_AD_FORMAT_SIGNED_INT16:
+	case CU_AD_FORMAT_HALF:
+		return 16;
+	case CU_AD_FORMAT_UNSIGNED_INT32:
+	case CU_AD_FORMAT_SIGNED_INT32:
+	case CU_AD_FORMAT_FLOAT:
+		return 32;
+	default:
+		return 0;
+	}
+}
+
+/* Formats that say themselves how many bits an element has, all channels and planes together. */
+static unsigned int element_bits(unsigned int format)
+{
+	switch (format) {
+	case CU_AD_FORMAT_BC1_UNORM:
+	case CU_AD_FORMAT_BC1_UNORM_SRGB:
+	case CU_AD_FORMAT_BC4_UNORM:
+	case CU_AD_FORMAT_BC4_SNORM:
+		return 4;
+	case CU_AD_FORMAT_UNORM_INT8X1:
+	case CU_AD_FORMAT_SNORM_INT8X1:
+		return 8;
+	case CU_AD_FORMAT_NV12:
+		return 12;
+	case CU_AD_FORMAT_UNORM_INT8X2:
+	case CU_AD_FORMAT_SNORM_INT8X2:
+	case CU_AD_FORMAT_UNORM_INT16X1:
+	case CU_AD_FORMAT_SNORM_INT16X1:
+	case CU_AD_FORMAT_NV16:
+	case CU_AD_FORMAT_YUY2:
+		return 16;
+	case CU_AD_FORMAT_P010:
+	case CU_AD_FORMAT_P016:
+	case CU_AD_FORMAT_Y444_PLANAR8:
+	case CU_AD_FORMAT_YUV444_8bit_SemiPlanar:
+		return 24;
+	case CU_AD_FORMAT_Y444_PLANAR10:
+	case CU_AD_FORMAT_YUV444_16bit_SemiPlanar:
+		return 48;
+	case CU_AD_FORMAT_UNORM_INT16X4:
+	case CU_AD_FORMAT_SNORM_INT16X4:
+	case CU_AD_FORMAT_Y416:
+		return 64;
+	default: /* the other block-compressed formats have one byte, all the rest four */
+		return format >= CU_AD_FORMAT_BC2_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB
+			       ? 8
+			       : 32;
+	}
+}
+
+static uint64_t bits_of(unsigned int format, unsigned int channels)
+{
+	unsigned int bits = channel_bits(format);
+
+	return bits ? (uint64_t)bits * channels : element_bits(format);
+}
+
+uint64_t array_element_bytes(unsigned int format, unsigned int channels)
+{
+	return (bits_of(format, channels) + 7) / 8;
+}
+
+static uint64_t at_least_one(uint64_t extent)
+{
+	return extent ? extent : 1;
+}
+
+/* Sparse arrays, and those mapped later, take nothing yet. */
+static uint64_t shape_bytes(const struct array_shape *shape)
+{
+	if (shape->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+		return 0;
+	return shape->width * at_least_one(shape->height) * at_least_one(shape->depth) *
+	       bits_of(shape->format, shape->channels) / 8;
+}
+
+static void begin_array(struct call *call, enum block_kind kind, uint64_t handle, uint64_t bytes)
+{
+	const struct current *now = current_ask();
+
+	block_begin(call, &(struct block_facts){
+				  .kind = kind,
+				  .space = SPACE_ARRAY,
+				  .address = handle,
+				  .bytes = bytes,
+				  .context = now->number,
+				  .device = now->device,
+			  });
+}
+
+void hook_array_create(struct call *call, uint64_t handle, struct array_shape shape)
+{
+	begin_array(call, BLOCK_ARRAY, handle, shape_bytes(&shape));
+}
+
+/* Layers of a layered array stay as they are from level to level; other extents halve. */
+static uint64_t mipmap_bytes(struct array_shape shape, unsigned int levels)
+{
+	bool has_layers = shape.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+	uint64_t bytes = 0;
+
+	for (unsigned int i = 0; i < levels && i < 64; i++) {
+		bytes += shape_bytes(&shape);
+		shape.width = at_least_one(shape.width / 2);
+		shape.height /= 2;
+		if (!has_layers)
+			shape.depth /= 2;
+	}
+	return bytes;
+}
+
+void hook_array_create_mipmapped(struct call *call, uint64_t handle, struct array_shape shape,
+				 unsigned int levels)
+{
+	begin_array(call, BLOCK_ARRAY, handle, mipmap_bytes(shape, levels));
+}
+
+void hook_array_external(struct call *call, uint64_t handle,
+			 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmap)
+{
+	struct array_shape shape = { 0 };
+	unsigned int levels = 0;
+
+	if (call->result == CUDA_SUCCESS && mipmap) {
+		const CUDA_ARRAY3D_DESCRIPTOR *array = &mipmap->arrayDesc;
+
+		shape = (struct array_shape){ array->Width,  array->Height,	 array->Depth,
+					      array->Format, array->NumChannels, array->Flags };
+		levels = mipmap->numLevels;
+	}
+	begin_array(call, BLOCK_EXTERNAL, handle, mipmap_bytes(shape, levels));
+}
+
+void hook_array_destroy_before(struct call *call, uint64_t handle)
+{
+	block_take(call, SPACE_ARRAY, handle);
+}
+
+void hook_array_destroy_after(struct call *call, uint64_t handle)
+{
+	block_end(call, handle, STREAM_NONE);
+}

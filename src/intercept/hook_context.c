@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A context that dies takes its blocks with it, without a call for any of
+ * them.  Its number is looked up ahead of the driver: once the driver has
+ * destroyed it, another thread may be given the same handle for a new one.
+ */
+#include "core/context.h"
+#include "intercept/capture.h"
+#include "intercept/current.h"
+#include "intercept/hook.h"
+#include "intercept/real.h"
+
+#include <errno.h>
+
+/* Number of the context that the call in flight on this thread may destroy, 0: none. */
+static __thread uint32_t dying __attribute__((tls_model("initial-exec")));
+
+/* cuCtxAttach keeps a context alive over a cuCtxDetach; counted over all of them. */
+static _Atomic uint32_t attachments;
+
+static void write_end(struct call *call, uint64_t handle, uint32_t number,
+		      enum release_cause cause)
+{
+	call_write(call, &(struct call_facts){
+				 .kind = RECORD_CONTEXT_END,
+				 .a = handle,
+				 .context = number,
+				 .aux = (uint16_t)cause,
+			 });
+}
+
+/* The context numbered `dying` is dead, if the handle still means it. */
+static void end_context(struct call *call, uint64_t handle, enum release_cause cause)
+{
+	struct context context;
+
+	if (!dying || !context_find(handle, &context) || context.number != dying)
+		return;
+	write_end(call, handle, dying, cause);
+	capture_remove_context(dying);
+	current_bury(handle);
+}
+
+static void expect_death(uint64_t handle)
+{
+	struct context context;
+
+	dying = context_find(handle, &context) ? context.number : 0;
+}
+
+/* A handle that is handed out anew cannot be that of a living context we know. */
+void hook_context_create(struct call *call, uint64_t handle, CUdevice device)
+{
+	if (handle) {
+		current_bury(handle);
+		current_meet(handle, device, false);
+		current_set(handle);
+	}
+	hook_operation(call, handle, 0, 0, STREAM_NONE);
+}
+
+void hook_context_destroy_before(struct call *call, uint64_t handle)
+{
+	(void)call;
+	expect_death(handle);
+}
+
+void hook_context_destroy_after(struct call *call, uint64_t handle)
+{
+	hook_operation(call, handle, 0, 0, STREAM_NONE);
+	if (call->result == CUDA_SUCCESS)
+		end_context(call, handle, RELEASE_CONTEXT);
+}
+
+void hook_context_attach(struct call *call, uint64_t handle)
+{
+	if (call->result == CUDA_SUCCESS)
+		atomic_fetch_add(&attachments, 1);
+	hook_operation(call, handle, 0, 0, STREAM_NONE);
+}
+
+void hook_context_detach_before(struct call *call, uint64_t handle)
+{
+	hook_context_destroy_before(call, handle);
+}
+
+void hook_context_detach_after(struct call *call, uint64_t handle)
+{
+	uint32_t held = atomic_load(&attachments);
+
+	if (held && call->result == CUDA_SUCCESS) {
+		atomic_fetch_sub(&attachments, 1);
+		hook_operation(call, handle, 0, 0, STREAM_NONE);
+	} else {
+		hook_context_destroy_after(call, handle);
+	}
+}
+
+void hook_context_set_current(struct call *call, uint64_t handle)
+{
+	if (call->result == CUDA_SUCCESS)
+		current_set(handle);
+	hook_operation(call, handle, 0, 0, STREAM_NONE);
+}
+
+/* What lies under the popped one is asked for when it matters. */
+void hook_context_pop_current(struct call *call, uint64_t handle)
+{
+	hook_operation(call, handle, 0, 0, STREAM_NONE);
+	if (call->result == CUDA_SUCCESS)
+		current_forget();
+}
+
+/* Nothing to record; but if what we believe is wrong, here we learn it for nothing. */
+void hook_context_get_current(struct call *call, uint64_t handle)
+{
+	if (call->result == CUDA_SUCCESS && handle != current.handle)
+		current_forget();
+}
+
+void hook_context_retain_primary(struct call *call, uint64_t handle, CUdevice device)
+{
+	if (handle)
+		current_meet(handle, device, true);
+	hook_operation(call, handle, (unsigned int)device, 0, STREAM_NONE);
+}
+
+static void expect_primary_death(CUdevice device)
+{
+	struct context context;
+
+	dying = context_find_primary(device, &context) ? context.number : 0;
+}
+
+static bool primary_is_active(CUdevice device)
+{
+	unsigned int flags = 0;
+	int is_active = 1;
+	int saved_errno = errno;
+	CUresult result = REAL(driver, cuDevicePrimaryCtxGetState)(device, &flags, &is_active);
+
+	errno = saved_errno;
+	return result != CUDA_SUCCESS || is_active;
+}
+
+void hook_context_release_primary_before(struct call *call, CUdevice device)
+{
+	(void)call;
+	expect_primary_death(device);
+}
+
+/* The count of holders is the driver's: cudart and libraries have a share in it. */
+void hook_context_release_primary_after(struct call *call, CUdevice device)
+{
+	struct context context;
+
+	hook_operation(call, 0, (unsigned int)device, 0, STREAM_NONE);
+	if (call->result == CUDA_SUCCESS && dying && !primary_is_active(device) &&
+	    context_find_primary(device, &context))
+		end_context(call, context.handle, RELEASE_CONTEXT);
+}
+
+void hook_context_reset_primary_before(struct call *call, CUdevice device)
+{
+	(void)call;
+	expect_primary_death(device);
+}
+
+void hook_context_reset_primary_after(struct call *call, CUdevice device)
+{
+	struct context context;
+
+	hook_operation(call, 0, (unsigned int)device, 0, STREAM_NONE);
+	if (call->result == CUDA_SUCCESS && dying && context_find_primary(device, &context))
+		end_context(call, context.handle, RELEASE_RESET);
+}
+
+void hook_context_driver_version(struct call *call, uint64_t version)
+{
+	if (call->result == CUDA_SUCCESS && version)
+		segment_set_driver((int)version);
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intercept/hook_copy.h"
+#include "core/context.h"
+#include "core/tracker.h"
+#include "intercept/hook.h"
+#include "intercept/real.h"
+
+#include <errno.h>
+
+enum side { SIDE_UNKNOWN, SIDE_HOST, SIDE_DEVICE };
+
+/* One end of a copy.  Places stay unknown where the collector can tell from its blocks. */
+struct end {
+	uint64_t address; /* or array */
+	enum side side;
+	enum place_kind place;
+	int device; /* ordinal, -1: unknown */
+};
+
+struct copy {
+	struct end source;
+	struct end target;
+	uint64_t bytes;
+};
+
+static void place_by_block(struct end *end, const struct block *block)
+{
+	end->device = block->device;
+	end->side = SIDE_DEVICE;
+	end->place = PLACE_DEVICE;
+	if (block->kind == BLOCK_MANAGED)
+		end->place = PLACE_MANAGED;
+	if (block->kind == BLOCK_PINNED || block->kind == BLOCK_REGISTERED) {
+		end->side = SIDE_HOST;
+		end->place = block->kind == BLOCK_PINNED ? PLACE_PINNED : PLACE_REGISTERED;
+	}
+}
+
+/*
+ * Three attributes in one call, which is legal during capture.  P2P_TOKENS
+ * must never be among them: asking for it changes the block.
+ */
+static void place_by_driver(struct end *end)
+{
+	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					     CU_POINTER_ATTRIBUTE_IS_MANAGED,
+					     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
+	unsigned int type = 0, is_managed = 0;
+	int ordinal = -1;
+	void *values[] = { &type, &is_managed, &ordinal };
+	int saved_errno = errno;
+
+	if (REAL(driver, cuPointerGetAttributes)(3, attributes, values, end->address) ==
+	    CUDA_SUCCESS) {
+		end->side = type == CU_MEMORYTYPE_DEVICE ? SIDE_DEVICE : SIDE_HOST;
+		end->place = type == CU_MEMORYTYPE_DEVICE ? PLACE_DEVICE
+			     : type == CU_MEMORYTYPE_HOST ? PLACE_PINNED
+							  : PLACE_PAGEABLE;
+		end->device = type == CU_MEMORYTYPE_DEVICE ? ordinal : -1;
+		if (is_managed)
+			end->place = PLACE_MANAGED;
+	}
+	errno = saved_errno;
+}
+
+/* What lies at an address that is all we were given. */
+static struct end infer(uint64_t address)
+{
+	struct end end = { .address = address, .device = -1 };
+	struct block block;
+
+	if (tracker_find(SPACE_ADDRESS, address, &block))
+		place_by_block(&end, &block);
+	else
+		place_by_driver(&end);
+	return end;
+}
+
+static enum transfer_kind kind_between(const struct end *source, const struct end *target)
+{
+	if (source->side == SIDE_UNKNOWN || target->side == SIDE_UNKNOWN)
+		return TRANSFER_UNKNOWN;
+	if (source->side == SIDE_HOST)
+		return target->side == SIDE_HOST ? TRANSFER_H2H : TRANSFER_H2D;
+	if (target->side == SIDE_HOST)
+		return TRANSFER_D2H;
+	if (source->device >= 0 && target->device >= 0 && source->device != target->device)
+		return TRANSFER_P2P;
+	return TRANSFER_D2D;
+}
+
+static void write_copy(struct call *call, const struct copy *copy, uint64_t stream, int is_async)
+{
+	enum transfer_kind kind = kind_between(&copy->source, &copy->target);
+
+	copy_write(call, AUX_TRANSFER(kind, copy->source.place, copy->target.place, is_async),
+		   copy->source.address, copy->target.address, copy->bytes, stream);
+}
+
+void hook_copy_inferred(struct call *call, uint64_t source, uint64_t target, uint64_t bytes,
+			uint64_t stream, int is_async)
+{
+	struct copy copy = { infer(source), infer(target), bytes };
+
+	write_copy(call, &copy, stream, is_async);
+}
+
+static int device_of_context(uint64_t handle)
+{
+	struct context context;
+
+	return context_find(handle, &context) ? context.device : -1;
+}
+
+void hook_copy_peer(struct call *call, uint64_t source, uint64_t source_context, uint64_t target,
+		    uint64_t target_context, uint64_t bytes, uint64_t stream, int is_async)
+{
+	int from = device_of_context(source_context), to = device_of_context(target_context);
+	bool is_one_device = from >= 0 && from == to;
+
+	copy_write(call,
+		   AUX_TRANSFER(is_one_device ? TRANSFER_D2D : TRANSFER_P2P, 0, 0, is_async),
+		   source, target, bytes, stream);
+}
+
+/* One side of the structures of two- and three-dimensional copies. */
+struct side_fields {
+	unsigned int type; /* CUmemorytype */
+	const void *host;
+	uint64_t device;
+	const void *array;
+	uint64_t offset; /* of the first byte, where the side is no array */
+};
+
+static struct end end_of(const struct side_fields *side)
+{
+	struct end end = { .device = -1 };
+
+	switch (side->type) {
+	case CU_MEMORYTYPE_HOST:
+		end.address = (uintptr_t)side->host + side->offset;
+		end.side = SIDE_HOST;
+		break;
+	case CU_MEMORYTYPE_DEVICE:
+		end.address = side->device + side->offset;
+		end.side = SIDE_DEVICE;
+		break;
+	case CU_MEMORYTYPE_ARRAY:
+		end.address = (uintptr_t)side->array;
+		end.side = SIDE_DEVICE;
+		end.place = PLACE_ARRAY;
+		break;
+	case CU_MEMORYTYPE_UNIFIED:
+		return infer(side->device + side->offset);
+	}
+	return end;
+}
+
+/* Without a description there is nothing to tell but that the call was made. */
+static bool is_described(struct call *call, const void *description, uint64_t stream, int is_async)
+{
+	static const struct copy nothing = { .source.device = -1, .target.device = -1 };
+
+	if (call->result == CUDA_SUCCESS && description)
+		return true;
+	write_copy(call, &nothing, stream, is_async);
+	return false;
+}
+
+static void write_box(struct call *call, const struct side_fields *source,
+		      const struct side_fields *target, uint64_t bytes, uint64_t stream,
+		      int is_async)
+{
+	struct copy copy = { end_of(source), end_of(target), bytes };
+
+	write_copy(call, &copy, stream, is_async);
+}
+
+void hook_copy_2d(struct call *call, const CUDA_MEMCPY2D *copy, uint64_t stream, int is_async)
+{
+	if (!is_described(call, copy, stream, is_async))
+		return;
+	write_box(call,
+		  &(struct side_fields){ copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+					 copy->srcArray,
+					 copy->srcY * copy->srcPitch + copy->srcXInBytes },
+		  &(struct side_fields){ copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+					 copy->dstArray,
+					 copy->dstY * copy->dstPitch + copy->dstXInBytes },
+		  (uint64_t)copy->WidthInBytes * copy->Height, stream, is_async);
+}
+
+void hook_copy_2d_v1(struct call *call, const CUDA_MEMCPY2D_v1 *copy, uint64_t stream,
+		     int is_async)
+{
+	CUDA_MEMCPY2D wide;
+
+	if (!is_described(call, copy, stream, is_async))
+		return;
+	wide = (CUDA_MEMCPY2D){
+		.srcXInBytes = copy->srcXInBytes,
+		.srcY = copy->srcY,
+		.srcMemoryType = copy->srcMemoryType,
+		.srcHost = copy->srcHost,
+		.srcDevice = copy->srcDevice,
+		.srcArray = copy->srcArray,
+		.srcPitch = copy->srcPitch,
+		.dstXInBytes = copy->dstXInBytes,
+		.dstY = copy->dstY,
+		.dstMemoryType = copy->dstMemoryType,
+		.dstHost = copy->dstHost,
+		.dstDevice = copy->dstDevice,
+		.dstArray = copy->dstArray,
+		.dstPitch = copy->dstPitch,
+		.WidthInBytes = copy->WidthInBytes,
+		.Height = copy->Height,
+	};
+	hook_copy_2d(call, &wide, stream, is_async);
+}
+
+static uint64_t offset_3d(uint64_t x, uint64_t y, uint64_t z, uint64_t pitch, uint64_t height)
+{
+	return (z * height + y) * pitch + x;
+}
+
+void hook_copy_3d(struct call *call, const CUDA_MEMCPY3D *copy, uint64_t stream, int is_async)
+{
+	if (!is_described(call, copy, stream, is_async))
+		return;
+	write_box(call,
+		  &(struct side_fields){ copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+					 copy->srcArray,
+					 offset_3d(copy->srcXInBytes, copy->srcY, copy->srcZ,
+						   copy->srcPitch, copy->srcHeight) },
+		  &(struct side_fields){ copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+					 copy->dstArray,
+					 offset_3d(copy->dstXInBytes, copy->dstY, copy->dstZ,
+						   copy->dstPitch, copy->dstHeight) },
+		  (uint64_t)copy->WidthInBytes * copy->Height * copy->Depth, stream, is_async);
+}
+
+void hook_copy_3d_v1(struct call *call, const CUDA_MEMCPY3D_v1 *copy, uint64_t stream,
+		     int is_async)
+{
+	CUDA_MEMCPY3D wide;
+
+	if (!is_described(call, copy, stream, is_async))
+		return;
+	wide = (CUDA_MEMCPY3D){
+		.srcXInBytes = copy->srcXInBytes,
+		.srcY = copy->srcY,
+		.srcZ = copy->srcZ,
+		.srcMemoryType = copy->srcMemoryType,
+		.srcHost = copy->srcHost,
+		.srcDevice = copy->srcDevice,
+		.srcArray = copy->srcArray,
+		.srcPitch = copy->srcPitch,
+		.srcHeight = copy->srcHeight,
+		.dstXInBytes = copy->dstXInBytes,
+		.dstY = copy->dstY,
+		.dstZ = copy->dstZ,
+		.dstMemoryType = copy->dstMemoryType,
+		.dstHost = copy->dstHost,
+		.dstDevice = copy->dstDevice,
+		.dstArray = copy->dstArray,
+		.dstPitch = copy->dstPitch,
+		.dstHeight = copy->dstHeight,
+		.WidthInBytes = copy->WidthInBytes,
+		.Height = copy->Height,
+		.Depth = copy->Depth,
+	};
+	hook_copy_3d(call, &wide, stream, is_async);
+}
+
+/* The contexts decide which devices take part. */
+void hook_copy_3d_peer(struct call *call, const CUDA_MEMCPY3D_PEER *peer, uint64_t stream,
+		       int is_async)
+{
+	struct copy copy;
+
+	if (!is_described(call, peer, stream, is_async))
+		return;
+	copy.source = end_of(&(struct side_fields){
+		peer->srcMemoryType, peer->srcHost, peer->srcDevice, peer->srcArray,
+		offset_3d(peer->srcXInBytes, peer->srcY, peer->srcZ, peer->srcPitch,
+			  peer->srcHeight) });
+	copy.target = end_of(&(struct side_fields){
+		peer->dstMemoryType, peer->dstHost, peer->dstDevice, peer->dstArray,
+		offset_3d(peer->dstXInBytes, peer->dstY, peer->dstZ, peer->dstPitch,
+			  peer->dstHeight) });
+	if (copy.source.device < 0)
+		copy.source.device = device_of_context((uintptr_t)peer->srcContext);
+	if (copy.target.device < 0)
+		copy.target.device = device_of_context((uintptr_t)peer->dstContext);
+	copy.bytes = (uint64_t)peer->WidthInBytes * peer->Height * peer->Depth;
+	write_copy(call, &copy, stream, is_async);
+}
+
+/* A batch that failed is one call and one failure, whatever it held. */
+void hook_copy_batch(struct call *call, const CUdeviceptr *targets, const CUdeviceptr *sources,
+		     const size_t *bytes, size_t count, uint64_t stream)
+{
+	if (!count || !sources || !bytes || !is_described(call, targets, stream, 1))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct copy copy = { infer(sources[i]), infer(targets[i]), bytes[i] };
+
+		write_copy(call, &copy, stream, 1);
+	}
+}
+
+/* The extent of a batched copy counts elements; where an array takes part they are its own. */
+static uint64_t element_bytes(const CUmemcpy3DOperand *operand)
+{
+	CUDA_ARRAY3D_DESCRIPTOR shape;
+	int saved_errno = errno;
+	CUresult result;
+
+	if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY)
+		return 1;
+	result = REAL(driver, cuArray3DGetDescriptor_v2)(&shape, operand->op.array.array);
+	errno = saved_errno;
+	return result == CUDA_SUCCESS ? array_element_bytes(shape.Format, shape.NumChannels) : 1;
+}
+
+static struct end end_of_operand(const CUmemcpy3DOperand *operand)
+{
+	if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY)
+		return infer(operand->op.ptr.ptr);
+	return (struct end){ (uintptr_t)operand->op.array.array, SIDE_DEVICE, PLACE_ARRAY, -1 };
+}
+
+void hook_copy_3d_batch(struct call *call, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count,
+			uint64_t stream)
+{
+	if (!count || !is_described(call, list, stream, 1))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		const CUDA_MEMCPY3D_BATCH_OP *op = &list[i];
+		uint64_t element = element_bytes(&op->src);
+		struct copy copy = { end_of_operand(&op->src), end_of_operand(&op->dst), 0 };
+
+		if (element == 1)
+			element = element_bytes(&op->dst);
+		copy.bytes = element * op->extent.width * op->extent.height * op->extent.depth;
+		write_copy(call, &copy, stream, 1);
+	}
+}
+
+/* What comes out is known only when the device is done; recorded is what goes in. */
+void hook_copy_decompress(struct call *call, const CUmemDecompressParams *list, size_t count,
+			  uint64_t stream)
+{
+	bool is_read = call->result == CUDA_SUCCESS && count && list;
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; is_read && i < count; i++)
+		bytes += list[i].srcNumBytes;
+	hook_operation(call, is_read ? (uintptr_t)list[0].src : 0,
+		       is_read ? (uintptr_t)list[0].dst : 0, bytes, stream);
+}
+
+void hook_copy_prefetch(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream)
+{
+	copy_write(call, AUX_TRANSFER(TRANSFER_PREFETCH, 0, 0, 1), address, address, bytes, stream);
+}
+
+void hook_copy_prefetch_batch(struct call *call, const CUdeviceptr *addresses,
+			      const size_t *bytes, size_t count, uint64_t stream)
+{
+	if (call->result != CUDA_SUCCESS || !count || !addresses || !bytes) {
+		hook_copy_prefetch(call, 0, 0, stream);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		hook_copy_prefetch(call, addresses[i], bytes[i], stream);
+}

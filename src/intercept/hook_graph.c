@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An allocation node sets an address aside when it is added; memory comes with
+ * the launch, out of a pool of the device's.  Recorded is the address: kind
+ * graph, flagged as captured because nothing is allocated by the call.
+ */
+#include "intercept/current.h"
+#include "intercept/hook.h"
+
+static void begin_node(struct call *call, uint64_t address, uint64_t bytes,
+		       const CUmemPoolProps *pool)
+{
+	bool is_device = pool && pool->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+
+	block_begin(call, &(struct block_facts){
+				  .kind = BLOCK_GRAPH,
+				  .address = address,
+				  .bytes = bytes,
+				  .device = is_device ? pool->location.id : -1,
+				  .flags = RECORD_CAPTURED,
+			  });
+}
+
+void hook_graph_alloc_node(struct call *call, uint64_t graph,
+			   const CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+{
+	if (call->result == CUDA_SUCCESS && parameters)
+		begin_node(call, parameters->dptr, parameters->bytesize, &parameters->poolProps);
+	else
+		hook_operation(call, 0, graph, 0, STREAM_NONE);
+}
+
+/* A node that will free at launch: the address is the graph's no longer, as the program sees it. */
+void hook_graph_free_node_before(struct call *call, uint64_t graph, uint64_t address)
+{
+	(void)graph;
+	block_take(call, SPACE_ADDRESS, address);
+}
+
+void hook_graph_free_node_after(struct call *call, uint64_t graph, uint64_t address)
+{
+	if (!call->has_taken) {
+		hook_operation(call, 0, graph, 0, STREAM_NONE);
+		return;
+	}
+	if (call->result != CUDA_SUCCESS)
+		tracker_add(&call->taken);
+	block_write_end(call, &call->taken, STREAM_NONE, RECORD_CAPTURED);
+	(void)address;
+}
+
+void hook_graph_add_node_before(struct call *call, uint64_t graph,
+				const CUgraphNodeParams *parameters)
+{
+	call->has_taken = false;
+	if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		hook_graph_free_node_before(call, graph, parameters->free.dptr);
+}
+
+void hook_graph_add_node_after(struct call *call, uint64_t graph,
+			       const CUgraphNodeParams *parameters)
+{
+	if (call->has_taken)
+		hook_graph_free_node_after(call, graph, parameters->free.dptr);
+	else if (call->result == CUDA_SUCCESS && parameters &&
+		 parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		begin_node(call, parameters->alloc.dptr, parameters->alloc.bytesize,
+			   &parameters->alloc.poolProps);
+	else
+		hook_operation(call, 0, graph, 0, STREAM_NONE);
+}

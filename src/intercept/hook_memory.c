@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intercept/capture.h"
+#include "intercept/current.h"
+#include "intercept/hook.h"
+#include "intercept/real.h"
+
+#include <errno.h>
+
+/* Host memory belongs to a context but lies on no device. */
+static bool is_on_device(enum block_kind kind)
+{
+	return kind != BLOCK_PINNED && kind != BLOCK_REGISTERED;
+}
+
+void hook_memory_alloc(struct call *call, enum block_kind kind, uint64_t address, uint64_t bytes)
+{
+	const struct current *now = current_ask();
+
+	block_begin(call, &(struct block_facts){
+				  .kind = kind,
+				  .address = address,
+				  .bytes = bytes,
+				  .context = now->number,
+				  .device = is_on_device(kind) ? now->device : -1,
+			  });
+}
+
+void hook_memory_alloc_pitch(struct call *call, uint64_t address, uint64_t pitch, uint64_t width,
+			     uint64_t height)
+{
+	hook_memory_alloc(call, BLOCK_PITCH, address, (pitch ? pitch : width) * height);
+}
+
+/*
+ * Pool memory belongs to no context.  On a capturing stream nothing is
+ * allocated: an address is set aside for the graph.
+ */
+void hook_memory_alloc_async(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream)
+{
+	uint8_t captured = capture_flag(stream);
+
+	block_begin(call, &(struct block_facts){
+				  .kind = captured ? BLOCK_GRAPH : BLOCK_POOL,
+				  .address = address,
+				  .bytes = bytes,
+				  .stream = stream,
+				  .device = current_ask()->device,
+				  .flags = captured,
+			  });
+}
+
+/* What a foreign address spans is not in the arguments. */
+static uint64_t ask_range(uint64_t address)
+{
+	int saved_errno = errno;
+	CUdeviceptr base = 0;
+	size_t bytes = 0;
+
+	if (address && REAL(driver, cuMemGetAddressRange_v2)(&base, &bytes, address) != CUDA_SUCCESS)
+		bytes = 0;
+	errno = saved_errno;
+	return bytes;
+}
+
+/* The bytes are another process's: a view that no sum counts. */
+static void begin_import(struct call *call, uint64_t address, uint32_t context)
+{
+	block_begin(call, &(struct block_facts){
+				  .kind = BLOCK_IPC,
+				  .address = address,
+				  .bytes = ask_range(address),
+				  .context = context,
+				  .device = current_ask()->device,
+				  .flags = RECORD_VIEW,
+			  });
+}
+
+void hook_memory_import(struct call *call, uint64_t address)
+{
+	begin_import(call, address, 0);
+}
+
+/* A second open gives the same address and wants a second close. */
+void hook_memory_ipc_open(struct call *call, uint64_t address)
+{
+	struct block block;
+	uint32_t references;
+
+	if (address && tracker_find(SPACE_ADDRESS, address, &block) && block.address == address &&
+	    block.kind == BLOCK_IPC &&
+	    tracker_reference(SPACE_ADDRESS, address, 1, &references))
+		hook_operation(call, address, 0, block.bytes, STREAM_NONE);
+	else
+		begin_import(call, address, current_ask()->number);
+}
+
+void hook_memory_ipc_close_before(struct call *call, uint64_t address)
+{
+	struct block block;
+
+	call->has_taken = false;
+	if (tracker_find(SPACE_ADDRESS, address, &block) && block.references <= 1)
+		block_take(call, SPACE_ADDRESS, address);
+}
+
+void hook_memory_ipc_close_after(struct call *call, uint64_t address)
+{
+	uint32_t references;
+
+	if (call->has_taken) {
+		block_end(call, address, STREAM_NONE);
+		return;
+	}
+	if (call->result == CUDA_SUCCESS)
+		tracker_reference(SPACE_ADDRESS, address, -1, &references);
+	hook_operation(call, address, 0, 0, STREAM_NONE);
+}
+
+void hook_memory_external(struct call *call, uint64_t address,
+			  const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer)
+{
+	hook_memory_alloc(call, BLOCK_EXTERNAL, address,
+			  call->result == CUDA_SUCCESS && buffer ? buffer->size : 0);
+}
+
+/* Others may use the block from now on, for as long as they like. */
+void hook_memory_export(struct call *call, uint64_t address)
+{
+	struct block block;
+	bool is_exported = call->result == CUDA_SUCCESS;
+
+	if (is_exported && tracker_find(SPACE_ADDRESS, address, &block))
+		tracker_mark_exported(block.address);
+	call_write(call, &(struct call_facts){
+				 .kind = RECORD_OPERATION,
+				 .a = address,
+				 .context = current_number(),
+				 .flags = is_exported ? RECORD_EXPORTED : 0,
+			 });
+}
+
+void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream)
+{
+	(void)stream;
+	block_take(call, SPACE_ADDRESS, address);
+}
+
+void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream)
+{
+	block_end(call, address, stream);
+}
