@@ -140,9 +140,9 @@ static bool is_good_template(const char *value, char *why, size_t why_bytes)
 /* `words` is a list of words with bars between them. */
 static bool is_good_word(const char *words, const char *value, char *why, size_t why_bytes)
 {
-	size_t length = strlen(value);
+	size_t length = strcspn(value, "|");
 
-	for (const char *at = words; at; at = strchr(at, '|')) {
+	for (const char *at = words; at && !value[length]; at = strchr(at, '|')) {
 		at += *at == '|';
 		if (length && !strncmp(at, value, length) &&
 		    (at[length] == '|' || at[length] == '\0'))
