@@ -25,7 +25,7 @@ class Tools:
         self.stage = pathlib.Path(stage).resolve()
         self.custody = self.first("bin/custody", "custody")
         self.preload = self.first("lib/libcustody-preload.so", ".libs/libcustody-preload.so")
-        self.nop = self.first("bench/libcustody-nop.so", ".libs/libcustody-nop.so")
+        self.nop = self.first("bench/libcustody-preload-nop.so", ".libs/libcustody-preload-nop.so")
         self.calls = self.first("bench/bench_calls", "tests/bench/.libs/bench_calls",
                                 "tests/bench/bench_calls")
         self.null = self.first("bench/null", "tests/bench/null/.libs")
