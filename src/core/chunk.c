@@ -117,11 +117,13 @@ static struct trace_chunk *find_free(uint32_t probes)
 /* Of what the file system has left, this process takes a quarter at most. */
 static int ask_for_room(uint32_t count)
 {
-	uint64_t own = (uint64_t)count * SEGMENT_BYTES;
+	uint64_t own = (uint64_t)count * SEGMENT_BYTES, room;
 
 	if (count >= pool.most)
 		return FULL;
-	return own + SEGMENT_BYTES > (raw_file_room(pool.directory) + own) / 4 ? ENOSPC : 0;
+	if (raw_file_room(pool.directory, &room))
+		return errno;
+	return own + SEGMENT_BYTES > (room + own) / 4 ? ENOSPC : 0;
 }
 
 /* The descriptor is closed at once: the program may close or reuse any number it likes. */

@@ -92,11 +92,12 @@ int raw_file_reserve(int fd, size_t bytes)
 	return failed;
 }
 
-uint64_t raw_file_room(const char *path)
+int raw_file_room(const char *path, uint64_t *bytes)
 {
 	struct statfs room;
 
 	if (statfs(path, &room))
-		return 0;
-	return (uint64_t)room.f_bavail * (uint64_t)room.f_bsize;
+		return -1;
+	*bytes = (uint64_t)room.f_bavail * (uint64_t)room.f_bsize;
+	return 0;
 }

@@ -27,7 +27,7 @@ int raw_file_write(int fd, const void *data, size_t bytes);
  */
 int raw_file_reserve(int fd, size_t bytes);
 
-/* Bytes that may still be written to the file system of `path`; 0 if it cannot be asked. */
-uint64_t raw_file_room(const char *path);
+/* Bytes that may still be written to the file system of `path`; -1 with errno. */
+int raw_file_room(const char *path, uint64_t *bytes);
 
 #endif

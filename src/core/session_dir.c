@@ -43,12 +43,15 @@ static void make_suffix(char *suffix)
 static int make_in(const char *place, char *path, size_t bytes)
 {
 	char suffix[SUFFIX_LETTERS + 1];
+	uint64_t room;
 
 	if (!place || place[0] != '/') {
 		errno = ENOENT;
 		return -1;
 	}
-	if (raw_file_room(place) < ROOM_LEAST) {
+	if (raw_file_room(place, &room))
+		return -1;
+	if (room < ROOM_LEAST) {
 		errno = ENOSPC;
 		return -1;
 	}
