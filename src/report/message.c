@@ -8,6 +8,7 @@
 int message_level = MESSAGE_NORMAL;
 
 /* One write for the whole line, so that lines of several processes do not mix. */
+__attribute__((format(printf, 1, 0)))
 static void write_line(const char *format, va_list arguments)
 {
 	char line[4096];
