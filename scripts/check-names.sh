@@ -20,7 +20,7 @@ check_object()
 	file=$(basename "$object" .o)
 	file=${file#*_la-}
 	file=${file#custody-}
-	[ "$file" = wrappers ] && return
+	case $file in wrappers | wrappers_nop) return ;; esac
 	while read -r _ _ symbol; do
 		case $symbol in
 		"$file" | "${file}_"* | custody_* | __* | .*) ;;
