@@ -35,7 +35,7 @@ static inline void caller_note(const void *caller)
 		caller_scan(caller);
 }
 
-/* Libraries may have come and gone; called where names are looked up. */
+/* Libraries may have come and gone; called where entry points are looked up. */
 void caller_notice_unloads(void);
 
 /* Child of fork: its trace has no modules yet. */

@@ -26,13 +26,17 @@ extern _Atomic uint32_t current_epoch;
 /* Ask the driver which context is current; number 0 if there is none. */
 const struct current *current_ask(void);
 
-/* The number to put into a record of a call that makes nothing. */
+/* What the hooks have kept, where that is good; good enough for all but blocks of a context. */
+static inline const struct current *current_kept(void)
+{
+	uint32_t epoch = atomic_load_explicit(&current_epoch, memory_order_relaxed);
+
+	return __builtin_expect(current.epoch == epoch, 1) ? &current : current_ask();
+}
+
 static inline uint32_t current_number(void)
 {
-	if (__builtin_expect(current.epoch ==
-			     atomic_load_explicit(&current_epoch, memory_order_relaxed), 1))
-		return current.number;
-	return current_ask()->number;
+	return current_kept()->number;
 }
 
 /* The program has made `handle` current, or told us that it is. */

@@ -46,7 +46,8 @@ static struct door_answer answer_own(void *ours, const char *name, const char *v
 
 	if (!behind)
 		return (struct door_answer){ 1, NULL };
-	replace(behind, name, 0, 0);
+	if (real_bind_at(behind))
+		ask(RTLD_NEXT, name, version);
 	return (struct door_answer){ 1, ours };
 }
 
@@ -67,6 +68,8 @@ static struct door_answer answer(void *handle, const char *name, const char *ver
 		return handle == RTLD_DEFAULT ? not_ours : (struct door_answer){ 1, NULL };
 	if (real_is_ours(address))
 		return answer_own(address, name, version);
+	if (real_bind_at(address))
+		ask(handle, name, version); /* what binding asked must not stay in dlerror() */
 	return (struct door_answer){ 1, replace(address, name, 0, 0) };
 }
 

@@ -217,7 +217,7 @@ function make_table(    n)
 	print ""
 	print "enum { SLOT_COUNT = " slots " };"
 	print ""
-	print "/* Only its members' types are used: a call through a table of plain pointers is checked by them. */"
+	print "/* Only the types of its members are used, to check calls through plain pointers. */"
 	print "struct api_type {"
 	for (n = 1; n <= rows; n++)
 		print "\t" pfn(n) " " symbol[n] ";"

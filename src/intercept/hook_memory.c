@@ -44,7 +44,7 @@ void hook_memory_alloc_async(struct call *call, uint64_t address, uint64_t bytes
 				  .address = address,
 				  .bytes = bytes,
 				  .stream = stream,
-				  .device = current_ask()->device,
+				  .device = current_kept()->device,
 				  .flags = captured,
 			  });
 }

@@ -106,7 +106,7 @@ static bool symbol_is(const struct object *object, const ElfW(Sym) *symbol, cons
 	       !strcmp(object->strings + symbol->st_name, name);
 }
 
-static uint32_t gnu_hash_of(const char *name)
+uint32_t object_hash(const char *name)
 {
 	uint32_t hash = 5381;
 
@@ -116,7 +116,8 @@ static uint32_t gnu_hash_of(const char *name)
 }
 
 /* DT_GNU_HASH: four words, a bloom filter, buckets, then one chain word per symbol. */
-static const ElfW(Sym) *find_by_gnu_hash(const struct object *object, const char *name)
+static const ElfW(Sym) *find_by_gnu_hash(const struct object *object, const char *name,
+					 uint32_t hash)
 {
 	const uint32_t *table = object->gnu_hash;
 	uint32_t buckets = table[0], first = table[1], words = table[2], shift = table[3];
@@ -124,7 +125,6 @@ static const ElfW(Sym) *find_by_gnu_hash(const struct object *object, const char
 	const uint32_t *bucket = (const uint32_t *)(bloom + words);
 	const uint32_t *chain = bucket + buckets;
 	const unsigned bits = 8 * sizeof(*bloom);
-	uint32_t hash = gnu_hash_of(name);
 	ElfW(Addr) filter = bloom[hash / bits % words];
 	uint32_t i;
 
@@ -151,17 +151,22 @@ static const ElfW(Sym) *find_in_all(const struct object *object, const char *nam
 	return NULL;
 }
 
-void *object_symbol(const struct object *object, const char *name)
+void *object_symbol_hashed(const struct object *object, const char *name, uint32_t hash)
 {
 	const ElfW(Sym) *symbol = NULL;
 
 	if (!object->symbols || !object->strings)
 		return NULL;
 	if (object->gnu_hash)
-		symbol = find_by_gnu_hash(object, name);
+		symbol = find_by_gnu_hash(object, name, hash);
 	else if (object->hash)
 		symbol = find_in_all(object, name);
 	return symbol ? (void *)(object->bias + symbol->st_value) : NULL;
+}
+
+void *object_symbol(const struct object *object, const char *name)
+{
+	return object_symbol_hashed(object, name, object_hash(name));
 }
 
 static void print_hexadecimal(const unsigned char *bytes, size_t count, char *text)

@@ -40,6 +40,10 @@ bool object_find_address(const void *address, struct object *object);
 /* The address of a symbol that the object itself defines and exports, or NULL. */
 void *object_symbol(const struct object *object, const char *name);
 
+/* The same for one who asks many objects: `hash` is object_hash(name). */
+void *object_symbol_hashed(const struct object *object, const char *name, uint32_t hash);
+uint32_t object_hash(const char *name);
+
 /* The build id in hexadecimal; "" if there is none. */
 void object_build_id(const struct object *object, char *text, size_t bytes);
 

@@ -68,6 +68,11 @@ int real_find(const void *address)
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
 
+static bool is_driver(const struct object *object)
+{
+	return object->soname && !strcmp(object->soname, driver_soname);
+}
+
 bool real_is_ours(const void *address)
 {
 	return (const char *)address >= __ehdr_start && (const char *)address < _end;
@@ -109,20 +114,50 @@ static __attribute__((noinline)) void *next_definition(const char *name)
 	return address;
 }
 
-/* Objects beside libcuda and us that export driver names: candidates for a neighbour. */
+/* What objects beside libcuda and us export of the driver: candidates for a neighbour. */
+struct exports {
+	uint32_t hash[API_COUNT];
+	bool is_there[API_COUNT];
+	bool is_any;
+	bool has_dlsym; /* one of them stands in front of dlsym too */
+};
+
 static int mark_exports(struct dl_phdr_info *info, size_t size, void *data)
 {
-	bool *is_exported = data;
+	struct exports *exports = data;
 	struct object object;
+	bool is_candidate = false;
 
 	(void)size;
 	object_describe(info, &object);
-	if (object_covers(&object, __ehdr_start) || (object.soname && !strcmp(object.soname, driver_soname)))
+	if (object_covers(&object, __ehdr_start) || is_driver(&object))
 		return 0;
-	for (int i = 0; i < API_COUNT; i++)
-		if (object_symbol(&object, api_symbol[i]))
-			is_exported[i] = true;
+	for (int i = 0; i < API_COUNT; i++) {
+		if (!object_symbol_hashed(&object, api_symbol[i], exports->hash[i]))
+			continue;
+		exports->is_there[i] = true;
+		is_candidate = true;
+	}
+	exports->is_any |= is_candidate;
+	exports->has_dlsym |= is_candidate && object_symbol(&object, "dlsym");
 	return 0;
+}
+
+/*
+ * Whether the program's calls would pass the neighbours without us.  They do
+ * where libcuda is in the program's scope.  Where it was opened for a handle
+ * alone, look-ups in that handle go past every neighbour, unless one stands in
+ * front of dlsym; and one that asks for the next definition would find none.
+ */
+static bool neighbours_count(const struct object *libcuda, const struct exports *exports)
+{
+	if (exports->has_dlsym)
+		return true;
+	for (int i = 0; exports->is_any && i < API_COUNT; i++)
+		if (!exports->is_there[i] &&
+		    object_symbol_hashed(libcuda, api_symbol[i], exports->hash[i]))
+			return next_definition(api_symbol[i]) != NULL;
+	return exports->is_any;
 }
 
 static void store(void **table, int row, void *function)
@@ -132,18 +167,25 @@ static void store(void **table, int row, void *function)
 		map_add(function, row);
 }
 
+static void bind_row(int row, void *function, void *neighbour)
+{
+	store(real_driver, row, function);
+	store(real_next, row, neighbour && !real_is_ours(neighbour) ? neighbour : function);
+}
+
 static void bind(const struct object *libcuda)
 {
-	bool is_exported[API_COUNT] = { false };
+	struct exports exports = { 0 };
+	bool has_neighbours;
 
-	dl_iterate_phdr(mark_exports, is_exported);
-	for (int i = 0; i < API_COUNT; i++) {
-		void *function = object_symbol(libcuda, api_symbol[i]);
-		void *next = is_exported[i] ? next_definition(api_symbol[i]) : NULL;
-
-		store(real_driver, i, function);
-		store(real_next, i, next && !real_is_ours(next) ? next : function);
-	}
+	for (int i = 0; i < API_COUNT; i++)
+		exports.hash[i] = object_hash(api_symbol[i]);
+	dl_iterate_phdr(mark_exports, &exports);
+	has_neighbours = neighbours_count(libcuda, &exports);
+	for (int i = 0; i < API_COUNT; i++)
+		bind_row(i, object_symbol_hashed(libcuda, api_symbol[i], exports.hash[i]),
+			 has_neighbours && exports.is_there[i] ? next_definition(api_symbol[i])
+							       : NULL);
 	atomic_store_explicit(&driver_start, 0, memory_order_relaxed);
 	atomic_store_explicit(&driver_end, libcuda->end, memory_order_relaxed);
 	atomic_store_explicit(&driver_start, libcuda->start, memory_order_release);
@@ -155,7 +197,7 @@ bool real_bind_at(const void *address)
 
 	if (real_is_driver(address) || !object_find_address(address, &object))
 		return false;
-	if (!object.soname || strcmp(object.soname, driver_soname))
+	if (!is_driver(&object))
 		return false;
 	bind(&object);
 	return true;
