@@ -5,7 +5,7 @@
  *	door_lookup HOW [per-thread]
  *
  * HOW is dlsym (of a handle of libcuda.so.1), a path (dlsym of a handle of that
- * file), default (dlsym of RTLD_DEFAULT), dlvsym, getproc4 or getproc5.
+ * file), default (dlsym of RTLD_DEFAULT), getproc4 or getproc5.
  */
 #include "journal.h"
 #include "story.h"
@@ -24,12 +24,10 @@ struct door {
 	int is_per_thread;
 };
 
-static void *by_version(const struct door *door, const char *symbol)
+/* The twins came with CUDA 7. */
+static int version_of(const struct door *door, const struct story_function *function)
 {
-	void *found = dlvsym(door->handle, symbol, "GLIBC_2.2.5");
-
-	/* The base version differs from CPU to CPU; a library without versions takes any. */
-	return found ? found : dlvsym(door->handle, symbol, "GLIBC_2.17");
+	return door->is_per_thread && function->version < 7000 ? 7000 : function->version;
 }
 
 static void *by_getproc4(const struct door *door, const struct story_function *function)
@@ -38,7 +36,7 @@ static void *by_getproc4(const struct door *door, const struct story_function *f
 	void *found = NULL;
 
 	must("cuGetProcAddress",
-	     get(function->base, &found, function->version, door->is_per_thread ? 2 : 0));
+	     get(function->base, &found, version_of(door, function), door->is_per_thread ? 2 : 0));
 	return found;
 }
 
@@ -48,8 +46,8 @@ static void *by_getproc5(const struct door *door, const struct story_function *f
 	CUdriverProcAddressQueryResult status = 7;
 	void *found = NULL;
 
-	must("cuGetProcAddress_v2",
-	     get(function->base, &found, function->version, door->is_per_thread ? 2 : 0, &status));
+	must("cuGetProcAddress_v2", get(function->base, &found, version_of(door, function),
+					door->is_per_thread ? 2 : 0, &status));
 	require(status == CU_GET_PROC_ADDRESS_SUCCESS, "the look-up says that it succeeded");
 	return found;
 }
@@ -62,8 +60,6 @@ static void *find(const struct door *door, const struct story_function *function
 		return by_getproc4(door, function);
 	if (!strcmp(door->how, "getproc5"))
 		return by_getproc5(door, function);
-	if (!strcmp(door->how, "dlvsym"))
-		return by_version(door, symbol);
 	return dlsym(door->handle, symbol);
 }
 
