@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child shares our memory until it is another program, so it must touch
- * nothing of it: all that it needs is made ready before, in memory of its own,
- * and it makes system calls only.
+ * A child that becomes another program signals its parent when it ends, whatever
+ * it was made with.  So there are two: the first one never does, and therefore
+ * ends without a signal and is seen by no ordinary wait(); it starts the second,
+ * the collector, and waits until that has gone into the background.
+ *
+ * Both share our memory and must touch nothing of it: all that they need is made
+ * ready before, in memory of its own, and they make system calls only.
  */
 #include "core/spawn.h"
 #include "core/option.h"
@@ -11,6 +15,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +35,7 @@ enum { STACK_BYTES = 1 << 16, MAPS_BYTES = 8192 };
 /* All of it in one mapping: the stack of the child, the plan, the new environment. */
 struct spawn_plan {
 	_Alignas(64) unsigned char stack[STACK_BYTES];
+	_Alignas(64) unsigned char second_stack[STACK_BYTES];
 	char program[PATH_MAX];
 	const char *arguments[5];
 	const char *environment[]; /* the strings stay the program's */
@@ -137,8 +143,11 @@ static void copy_environment(const char **to, size_t most)
 	to[kept] = NULL;
 }
 
+/* Code of the child: a sanitizer's bookkeeping would be the parent's. */
+#define IN_CHILD __attribute__((noinline, no_sanitize("address", "thread", "undefined")))
+
 /* Descriptor 2 stays: the collector may have a sentence to say. */
-static void close_others(void)
+static IN_CHILD void close_others(void)
 {
 	int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
 
@@ -151,19 +160,42 @@ static void close_others(void)
 			syscall(SYS_close, fd);
 }
 
-static int run_collector(void *argument)
+static IN_CHILD int run_collector(void *argument)
 {
 	struct spawn_plan *plan = argument;
 
-	syscall(SYS_setsid);
-	close_others();
-	syscall(SYS_chdir, "/");
 	syscall(SYS_execve, plan->program, plan->arguments, plan->environment);
 	syscall(SYS_exit, 127);
 	return 127;
 }
 
-/* Somebody who waits for any child of any kind may have been faster: then all is well, too. */
+/* A program that ignores SIGCHLD has its children reaped by the kernel, status and all. */
+static IN_CHILD void expect_child(void)
+{
+	static const uint64_t by_default[4]; /* handler, flags, restorer, mask: all zero */
+
+	syscall(SYS_rt_sigaction, SIGCHLD, by_default, NULL, sizeof(uint64_t));
+}
+
+static IN_CHILD int run_first(void *argument)
+{
+	struct spawn_plan *plan = argument;
+	int status = -1;
+	pid_t child;
+
+	expect_child();
+	syscall(SYS_setsid);
+	close_others();
+	syscall(SYS_chdir, "/");
+	child = clone(run_collector, plan->second_stack + STACK_BYTES,
+		      CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+	if (child > 0)
+		syscall(SYS_wait4, child, &status, 0, NULL);
+	syscall(SYS_exit, status ? 1 : 0);
+	return 1;
+}
+
+/* Somebody who waits for children of every kind may have been faster: then all is well, too. */
 static int await_child(pid_t child)
 {
 	int status = 0;
@@ -172,9 +204,7 @@ static int await_child(pid_t child)
 	do
 		reaped = waitpid(child, &status, __WCLONE);
 	while (reaped < 0 && errno == EINTR);
-	if (reaped < 0)
-		return 0;
-	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -1;
+	return reaped < 0 || !status ? 0 : -1;
 }
 
 static int run_plan(struct spawn_plan *plan, const char *session)
@@ -186,7 +216,7 @@ static int run_plan(struct spawn_plan *plan, const char *session)
 	plan->arguments[2] = "--session";
 	plan->arguments[3] = session;
 	plan->arguments[4] = NULL;
-	child = clone(run_collector, plan->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, plan);
+	child = clone(run_first, plan->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, plan);
 	return child < 0 ? -1 : await_child(child);
 }
 
