@@ -91,6 +91,12 @@ static CUdeviceptr device_block(size_t bytes)
 	return block;
 }
 
+/* What went to the default stream, memsets too, may run on when the call has returned. */
+static void settle(void)
+{
+	expect(cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
 /* ---------------------------------------------------------- plain blocks */
 
 static void copy_plain(void)
@@ -107,7 +113,7 @@ static void copy_plain(void)
 	TRANSFER("MEMSET", SMALL, cuMemsetD8, first, 0x5a, SMALL);
 	TRANSFER("MEMSET", SMALL, cuMemsetD16, first + SMALL, 0x1234, SMALL / 2);
 	TRANSFER("MEMSET", SMALL, cuMemsetD32, first + 2 * SMALL, 0xdeadbeef, SMALL / 4);
-	/* Pageable memory may be copied while the call runs or later: synchronise. */
+	settle();
 	TRANSFER("D2H", 3 * SMALL, cuMemcpyDtoHAsync, host, first, 3 * SMALL, stream);
 	CALL(cuStreamSynchronize, stream);
 	show("memsets", host, 3 * SMALL);
@@ -320,6 +326,7 @@ static void copy_volume(CUarray volume)
 
 	fill(host, bytes, 5);
 	TRANSFER("H2D", bytes, cuMemcpy3D, &up);
+	settle();
 	memset(host, 0, bytes);
 	TRANSFER("D2H", bytes, cuMemcpy3DAsync, &down, stream);
 	CALL(cuStreamSynchronize, stream);
@@ -377,6 +384,7 @@ static void copy_peers(void)
 	fill(host, 4 * SMALL, 6);
 	TRANSFER("H2D", 4 * SMALL, cuMemcpyHtoD, first, host, 4 * SMALL);
 	TRANSFER(NULL, SMALL, cuMemcpyPeer, second, context, first, context, SMALL);
+	settle();
 	TRANSFER(NULL, SMALL, cuMemcpyPeerAsync, second + SMALL, context, first, context, SMALL,
 		 stream);
 	TRANSFER("D2D", SMALL, cuMemcpyDtoDAsync, second + 2 * SMALL, first, SMALL, stream);
@@ -527,7 +535,7 @@ static void export_block(struct importer importer)
 	int status = -1, is_supported;
 
 	TRANSFER("MEMSET", LARGE, cuMemsetD8, block, 0x42, LARGE);
-	expect(cuCtxSynchronize(), "cuCtxSynchronize");
+	settle();
 	is_supported = CALL(cuIpcGetMemHandle, &handle, block);
 	if (is_supported && write(importer.give, &handle, sizeof(handle)) == sizeof(handle)) {
 		journal_allocation(SYMBOL(cuIpcOpenMemHandle), "ipc", LARGE);
