@@ -43,6 +43,7 @@ CREATE TABLE context (
 	id INTEGER PRIMARY KEY,
 	process_id INTEGER NOT NULL REFERENCES process,
 	device_id INTEGER REFERENCES device,
+	number INTEGER,			-- in its process, as records name it
 	handle INTEGER NOT NULL,	-- reused by the driver; id is not
 	is_primary INTEGER NOT NULL,
 	created_ns INTEGER,		-- first seen
@@ -72,6 +73,7 @@ CREATE TABLE event (
 CREATE TABLE thread (
 	id INTEGER PRIMARY KEY,
 	process_id INTEGER NOT NULL REFERENCES process,
+	number INTEGER,			-- in its process, from 1
 	tid INTEGER NOT NULL,
 	name TEXT,
 	start_ns INTEGER		-- first recorded call
@@ -104,6 +106,7 @@ CREATE TABLE uncovered (		-- driver functions handed out that custody does not k
 CREATE TABLE allocation (		-- one block, from request to release
 	id INTEGER PRIMARY KEY,
 	process_id INTEGER NOT NULL REFERENCES process,
+	number INTEGER,			-- in its process, as records name it
 	kind TEXT NOT NULL,		-- device, pitch, managed, pinned, registered, pool, vmm, array, ipc,
 					-- external, graph, module
 	address INTEGER NOT NULL,	-- or handle (array, vmm)
@@ -132,33 +135,81 @@ CREATE TABLE allocation (		-- one block, from request to release
 	is_exported INTEGER NOT NULL DEFAULT 0
 );
 
-CREATE TABLE transfer (			-- one copy, memset or prefetch
+-- A program copies from few places in its code and very often, so what is the
+-- same for all copies of one place is stored once; the view `transfer` joins the
+-- two and is what readers use.
+CREATE TABLE transfer_site (
 	id INTEGER PRIMARY KEY,
 	process_id INTEGER NOT NULL REFERENCES process,
-	kind TEXT NOT NULL,		-- H2D, D2H, D2D, P2P, H2H, MEMSET, PREFETCH, UNKNOWN
-	bytes INTEGER NOT NULL,
+	kind TEXT NOT NULL,
 	api_id INTEGER REFERENCES api,
-	start_ns INTEGER NOT NULL,
-	duration_ns INTEGER NOT NULL,	-- of the call on the host
 	is_async INTEGER NOT NULL,
-	source_address INTEGER,		-- of a memset: NULL
-	target_address INTEGER,
-	source_kind TEXT,		-- pageable, pinned, registered, device, managed, array, unknown
+	source_kind TEXT,
 	target_kind TEXT,
-	source_allocation_id INTEGER REFERENCES allocation,
-	target_allocation_id INTEGER REFERENCES allocation,
 	source_device_id INTEGER REFERENCES device,
 	target_device_id INTEGER REFERENCES device,
 	context_id INTEGER REFERENCES context,
-	stream_id INTEGER REFERENCES stream,
-	thread_id INTEGER REFERENCES thread,
 	caller INTEGER,
 	stack_id INTEGER REFERENCES stack,
-	result INTEGER NOT NULL DEFAULT 0,	-- CUresult; bytes of a failed one did not move
-	is_captured INTEGER NOT NULL DEFAULT 0,	-- issued into a stream capture
-	gpu_start_ns INTEGER,
-	gpu_duration_ns INTEGER
+	result INTEGER NOT NULL,
+	is_captured INTEGER NOT NULL
 );
+
+CREATE TABLE transfer_row (
+	id INTEGER PRIMARY KEY,
+	site_id INTEGER NOT NULL REFERENCES transfer_site,
+	thread_id INTEGER REFERENCES thread,
+	stream_id INTEGER REFERENCES stream,
+	bytes INTEGER NOT NULL,
+	start_ns INTEGER NOT NULL,
+	duration_ns INTEGER NOT NULL,
+	source_address INTEGER,
+	target_address INTEGER,
+	source_allocation_id INTEGER REFERENCES allocation,
+	target_allocation_id INTEGER REFERENCES allocation
+);
+
+CREATE VIEW transfer AS			-- one copy, memset or prefetch
+SELECT
+	r.id AS id,
+	s.process_id AS process_id,
+	s.kind AS kind,			-- H2D, D2H, D2D, P2P, H2H, MEMSET, PREFETCH, UNKNOWN
+	r.bytes AS bytes,
+	s.api_id AS api_id,
+	r.start_ns AS start_ns,
+	r.duration_ns AS duration_ns,	-- of the call on the host
+	s.is_async AS is_async,
+	r.source_address AS source_address,	-- of a memset: NULL
+	r.target_address AS target_address,
+	s.source_kind AS source_kind,	-- pageable, pinned, registered, device, managed, array, unknown
+	s.target_kind AS target_kind,
+	r.source_allocation_id AS source_allocation_id,
+	r.target_allocation_id AS target_allocation_id,
+	s.source_device_id AS source_device_id,
+	s.target_device_id AS target_device_id,
+	s.context_id AS context_id,
+	r.stream_id AS stream_id,
+	r.thread_id AS thread_id,
+	s.caller AS caller,
+	s.stack_id AS stack_id,
+	s.result AS result,		-- CUresult; bytes of a failed one did not move
+	s.is_captured AS is_captured,	-- issued into a stream capture
+	NULL AS gpu_start_ns,
+	NULL AS gpu_duration_ns
+FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id;
+
+CREATE TRIGGER transfer_insert INSTEAD OF INSERT ON transfer BEGIN
+	INSERT INTO transfer_site(process_id, kind, api_id, is_async, source_kind, target_kind,
+		source_device_id, target_device_id, context_id, caller, stack_id, result, is_captured)
+	VALUES (new.process_id, new.kind, new.api_id, new.is_async, new.source_kind,
+		new.target_kind, new.source_device_id, new.target_device_id, new.context_id,
+		new.caller, new.stack_id, coalesce(new.result, 0), coalesce(new.is_captured, 0));
+	INSERT INTO transfer_row(id, site_id, thread_id, stream_id, bytes, start_ns, duration_ns,
+		source_address, target_address, source_allocation_id, target_allocation_id)
+	VALUES (new.id, (SELECT max(id) FROM transfer_site), new.thread_id, new.stream_id,
+		new.bytes, new.start_ns, new.duration_ns, new.source_address, new.target_address,
+		new.source_allocation_id, new.target_allocation_id);
+END;
 
 CREATE TABLE operation (		-- stream, event, synchronise, context, graph calls
 	id INTEGER PRIMARY KEY,
@@ -230,6 +281,12 @@ CREATE TABLE peak (			-- the moment of highest use: per process and device, and 
 	at_ns INTEGER NOT NULL,
 	bytes INTEGER NOT NULL,		-- live device bytes then
 	pending_peak_bytes INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE peak_block (		-- the blocks that were live at a peak; see the view live_at_peak
+	process_id INTEGER,		-- of the peak
+	device_id INTEGER,		-- of the peak
+	allocation_id INTEGER NOT NULL REFERENCES allocation
 );
 
 CREATE TABLE transfer_total (		-- sums, so that a report opens at once

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/command.h"
+#include "report/program.h"
+#include "report/record_run.h"
+#include "report/record_summary.h"
+#include "report/session_name.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *output;
+static const char *frees;
+static const char *children;
+static bool replace;
+static bool simulate;
+
+static const struct options_row rows[] = {
+	{ "output", 'o', OPTIONS_TEXT, "FILE",
+	  "the trace; knows %p pid, %h host, %e program, %q{VARIABLE}", &output,
+	  OPTIONS_TWIN(OPTION_OUTPUT) },
+	{ "force", 'f', OPTIONS_FLAG, NULL, "replace an existing file", &replace, 0 },
+	{ "frees", 0, OPTIONS_TEXT, "POLICY", "how frees are done: immediate", &frees,
+	  OPTIONS_TWIN(OPTION_FREES) },
+	{ "children", 0, OPTIONS_TEXT, "all|none",
+	  "whether processes the program starts are recorded too", &children,
+	  OPTIONS_TWIN(OPTION_CHILDREN) },
+	{ "simulate", 0, OPTIONS_FLAG, NULL, "run on the simulated driver: no GPU is needed",
+	  &simulate, 0 },
+	{ NULL, 0, OPTIONS_FLAG, NULL, NULL, NULL, 0 },
+};
+
+static void find_program(const char *name, char *path)
+{
+	int error = program_find(name, path, PATH_MAX);
+
+	if (error == ENOENT)
+		message_die(EXIT_NOT_FOUND, "%s: not found", name);
+	if (error)
+		message_die(EXIT_NOT_EXECUTABLE, "%s: cannot be executed", name);
+}
+
+static void set_variable(const char *name, const char *value)
+{
+	if (setenv(name, value, 1))
+		message_die(EXIT_COULD_NOT, "out of memory");
+}
+
+/* Put a path before what a variable names already; `separators` end one entry of it. */
+static void prepend(const char *variable, const char *path, const char *separators)
+{
+	const char *before = getenv(variable);
+	char *value = NULL;
+
+	if (strpbrk(path, separators))
+		message_die(EXIT_COULD_NOT, "%s cannot name %s: the path has a blank or colon in it",
+			    variable, path);
+	if (asprintf(&value, "%s%s%s", path, before && *before ? ":" : "",
+		     before && *before ? before : "") < 0)
+		message_die(EXIT_COULD_NOT, "out of memory");
+	set_variable(variable, value);
+	free(value);
+}
+
+/* Under a `record` already: its preload serves for ours. */
+static bool is_preloaded(const char *preload)
+{
+	const char *before = getenv("LD_PRELOAD");
+	const char *found = before ? strstr(before, preload) : NULL;
+	char end = found ? found[strlen(preload)] : '\0';
+
+	return found && (!end || strchr(" :", end));
+}
+
+static void prepare_environment(void)
+{
+	char path[PATH_MAX];
+
+	if (!program_find_preload(path, sizeof(path)))
+		message_die(EXIT_COULD_NOT, "libcustody-preload.so was not found; set "
+			    "CUSTODY_PRELOAD to its path");
+	if (!is_preloaded(path))
+		prepend("LD_PRELOAD", path, " :");
+	if (frees)
+		set_variable(option_info(OPTION_FREES)->variable, frees);
+	if (children)
+		set_variable(option_info(OPTION_CHILDREN)->variable, children);
+	if (!simulate)
+		return;
+	if (!program_find_simdriver(path, sizeof(path)))
+		message_die(EXIT_COULD_NOT, "the simulated driver was not found; set "
+			    "CUSTODY_SIMDRIVER to the directory of its libcuda.so.1");
+	prepend("LD_LIBRARY_PATH", path, ":;");
+}
+
+/* The template with all that is known: where it is relative, from here. */
+static char *find_trace(const char *program, pid_t pid)
+{
+	const char *template = output ? output : option_text(OPTION_OUTPUT);
+	char here[PATH_MAX];
+	const char *why = NULL;
+	char *name = session_name_expand(template, pid, program, &why);
+	char *path = NULL;
+
+	if (!name)
+		message_die(EXIT_USAGE, "record: --output: '%s': %s", template, why);
+	if (name[0] == '/')
+		return name;
+	if (!getcwd(here, sizeof(here)) || asprintf(&path, "%s/%s", here, name) < 0)
+		message_die(EXIT_COULD_NOT, "the current directory cannot be named: %s",
+			    strerror(errno));
+	free(name);
+	return path;
+}
+
+/* The program has its pid but has not begun: refusing costs it nothing. */
+static void prepare_session(struct record_run *run)
+{
+	char *trace = find_trace(run->path, run->program);
+	char why[PATH_MAX + 256];
+
+	if (!session_reserve(trace, replace, why, sizeof(why))) {
+		record_run_cancel(run);
+		message_die(EXIT_COULD_NOT, "%s", why);
+	}
+	session_create(&run->session, trace, run->program);
+	free(trace);
+}
+
+static void drop_empty(const char *trace)
+{
+	struct stat status;
+
+	if (!stat(trace, &status) && !status.st_size)
+		unlink(trace);
+}
+
+static void explain_nothing(const struct record_run *run)
+{
+	char subject[PATH_MAX];
+	enum program_obstacle obstacle = program_inspect(run->path, subject, sizeof(subject));
+
+	drop_empty(run->session.trace);
+	if (obstacle == PROGRAM_GOOD)
+		message_say("no CUDA call was recorded: the program made none, so there is no trace");
+	else
+		message_say("no CUDA call was recorded: %s %s; there is no trace", subject,
+			    program_explain(obstacle));
+}
+
+/* From here if that is shorter. */
+static const char *shorten(const char *path)
+{
+	char here[PATH_MAX];
+	size_t length;
+
+	if (!getcwd(here, sizeof(here)))
+		return path;
+	length = strlen(here);
+	return !strncmp(path, here, length) && path[length] == '/' ? path + length + 1 : path;
+}
+
+static int conclude(const struct record_run *run, enum record_outcome outcome)
+{
+	const char *trace = shorten(run->session.trace);
+	int code = record_run_exit_code(run);
+
+	switch (outcome) {
+	case RECORD_TRACED:
+		record_summary_print(trace);
+		break;
+	case RECORD_NOTHING:
+		explain_nothing(run);
+		break;
+	case RECORD_GOES_ON:
+		message_say("processes that %s has started still run; %s is completed when they end",
+			    run->argv[0], trace);
+		break;
+	case RECORD_BROKEN:
+		return code ? code : EXIT_COULD_NOT;
+	}
+	return code;
+}
+
+static int run_record(int argc, char **argv)
+{
+	struct record_run run = { .argv = argv, .to_collector = -1, .from_collector = -1 };
+	char path[PATH_MAX];
+
+	if (!argc)
+		message_die(EXIT_USAGE, "record: no program was named; 'custody record --help' "
+			    "tells how");
+	find_program(argv[0], path);
+	run.path = path;
+	run.show_progress = isatty(STDERR_FILENO) && message_level >= MESSAGE_NORMAL;
+	prepare_environment();
+	record_run_prepare(&run);
+	prepare_session(&run);
+	return conclude(&run, record_run_start(&run));
+}
+
+const struct command cmd_record = {
+	.name = "record",
+	.summary = "Run a program and record what it does with CUDA memory",
+	.operands = "[--] PROGRAM [ARGUMENTS]",
+	.options = rows,
+	.run = run_record,
+};

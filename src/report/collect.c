@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/collect.h"
+
+#include "core/clock.h"
+#include "report/collect_process.h"
+#include "report/ingest.h"
+#include "report/message.h"
+#include "report/session_name.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+	BATCH_RECORDS = 50000,
+	COMMIT_AFTER_NS = 200000000,
+	LOOK_FOR_END_NS = 20000000,
+	WAIT_LEAST_MS = 1,
+	WAIT_MOST_MS = 50,
+	PROGRESS_AFTER_NS = 1000000000,
+};
+
+struct collector {
+	struct session *session;
+	const struct collect_link *link;
+	struct ingest ingest;
+	bool has_store;
+	bool program_ended; /* record's; true where there is no record */
+	struct collect_end end;
+	bool has_end;
+	bool has_told_record;
+	int64_t committed_ns; /* when */
+	int64_t looked_ns;    /* for ends of processes */
+	uint64_t refused;     /* directories whose control page cannot be read */
+	char refused_name[NAME_MAX + 1];
+};
+
+static int64_t now_ns(void)
+{
+	return (int64_t)clock_system_ns(CLOCK_MONOTONIC);
+}
+
+/* A bare preload's trace gets its name when its first process is seen. */
+static void choose_trace(struct collector *collector, const struct trace_control *control)
+{
+	struct session *session = collector->session;
+	const char *template = *session->output ? session->output : "custody.%e.%p.db";
+	char executable[CONTROL_PATH_BYTES];
+	char path[PATH_MAX], why[PATH_MAX + 128];
+	const char *fault = NULL;
+	char *name;
+
+	snprintf(executable, sizeof(executable), "%.*s", CONTROL_PATH_BYTES - 1,
+		 control->executable);
+	name = session_name_expand(template, control->pid, executable, &fault);
+	if (!name)
+		message_die(EXIT_COULD_NOT, "cannot name the trace '%s': %s; what was recorded "
+			    "stays in %s", template, fault, session->directory);
+	snprintf(path, sizeof(path), "%s", name);
+	free(name);
+	if (!session_reserve_next(path, why, sizeof(why)))
+		message_die(EXIT_COULD_NOT, "%s; what was recorded stays in %s", why,
+			    session->directory);
+	session_note_trace(session, path);
+}
+
+static bool has_content(const char *path)
+{
+	struct stat status;
+
+	return !stat(path, &status) && status.st_size > 0;
+}
+
+static void open_store(struct collector *collector, const struct trace_control *control)
+{
+	struct session *session = collector->session;
+	struct store *store;
+
+	if (!*session->trace)
+		choose_trace(collector, control);
+	if (has_content(session->trace)) {
+		store = store_continue(session->trace, session->directory);
+		ingest_start(&collector->ingest, store);
+		ingest_resume(&collector->ingest);
+	} else {
+		store = store_create(session->trace, session->directory);
+		ingest_start(&collector->ingest, store);
+		store_begin(store);
+		store_set_text(store, "session", session->directory);
+	}
+	collector->has_store = true;
+	collector->committed_ns = now_ns();
+}
+
+static bool is_known(const struct collector *collector, const char *name)
+{
+	const struct ingest_process *process;
+
+	for (process = collector->ingest.processes; process; process = process->next)
+		if (!strcmp(process->name, name))
+			return true;
+	return false;
+}
+
+static void consider(struct collector *collector, const char *name)
+{
+	char path[PATH_MAX], why[PATH_MAX + 128];
+	struct ingest_map map;
+	int code;
+
+	if (name[0] < '0' || name[0] > '9' || is_known(collector, name) ||
+	    !strcmp(name, collector->refused_name))
+		return;
+	if (snprintf(path, sizeof(path), "%s/%s", collector->session->directory, name) >= PATH_MAX)
+		return;
+	code = ingest_map_open(&map, path, why, sizeof(why));
+	if (code < 0) {
+		snprintf(collector->refused_name, sizeof(collector->refused_name), "%s", name);
+		collector->refused++;
+		message_warn("%s", why);
+	}
+	if (code)
+		return;
+	if (!collector->has_store)
+		open_store(collector, map.control);
+	ingest_process_add(&collector->ingest, &map, name);
+}
+
+/* By the serial behind the pid, so that parents and older images come first. */
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+	const char *x = strchr((*a)->d_name, '-'), *y = strchr((*b)->d_name, '-');
+	long first = x ? atol(x + 1) : 0, second = y ? atol(y + 1) : 0;
+
+	return first != second ? (first > second) - (first < second) :
+				 strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void discover(struct collector *collector)
+{
+	struct dirent **entries;
+	int count = scandir(collector->session->directory, &entries, NULL, compare_names);
+
+	for (int i = 0; i < count; i++) {
+		consider(collector, entries[i]->d_name);
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+}
+
+/* A later image of the same process proves that this one is gone. */
+static bool has_successor(const struct collector *collector, const struct ingest_process *process)
+{
+	const struct ingest_process *other;
+
+	for (other = collector->ingest.processes; other; other = other->next)
+		if (other->pid == process->pid && other != process &&
+		    other->map.control->exec_serial > process->map.control->exec_serial)
+			return true;
+	return false;
+}
+
+/* Ends are looked for before the last look at the records, so that none is missed. */
+static void find_ends(struct collector *collector)
+{
+	struct ingest_process *process;
+	int64_t now = now_ns();
+
+	if (now - collector->looked_ns < LOOK_FOR_END_NS && !collector->program_ended)
+		return;
+	collector->looked_ns = now;
+	for (process = collector->ingest.processes; process; process = process->next)
+		if (!process->is_ended && (!collect_process_is_alive(process) ||
+					   has_successor(collector, process)))
+			process->is_ended = true;
+}
+
+/* When the clock was read, in the process's own terms; all that is older is there to be seen. */
+static int64_t read_clock(struct ingest_process *process)
+{
+	uint32_t mode = process->map.control->clock;
+	struct clock_triple now;
+
+	if (!process->is_local)
+		return INT64_MAX;
+	clock_read_triple(&now, mode);
+	atomic_store_explicit(&process->map.control->collector_beat, now.monotonic_ns,
+			      memory_order_relaxed);
+	if (mode != CLOCK_TICKS_TSC)
+		return (int64_t)now.monotonic_ns;
+	ingest_clock_add(&process->clock, now.ticks, now.monotonic_ns);
+	return ingest_clock_ns(&process->clock, now.ticks, mode);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Before this moment nothing can come any more from this process. */
+static int64_t horizon_of(const struct ingest_process *process, int64_t until_ns)
+{
+	int64_t horizon = process->is_ended ? INT64_MAX : least(until_ns, process->busy_ns);
+
+	return process->heap_count ? least(horizon, process->heap[0]->key) : horizon;
+}
+
+/* The end of a process that says nothing itself: record's word, else now. */
+static void end_process(struct collector *collector, struct ingest_process *process)
+{
+	int64_t end_ns = process->is_local ? now_ns() : 0;
+
+	if (collector->has_end && collector->end.pid == process->pid)
+		end_ns = collector->end.end_ns;
+	ingest_process_end(process, end_ns);
+}
+
+/* One look at one process; returns the horizon of what can still come from it. */
+static int64_t pass(struct collector *collector, struct ingest_process *process)
+{
+	int64_t until_ns, horizon;
+
+	if (process->is_done)
+		return INT64_MAX;
+	ingest_merge_learn(process);
+	until_ns = read_clock(process);
+	ingest_merge_look(process);
+	ingest_merge_run(process, until_ns, BATCH_RECORDS);
+	horizon = horizon_of(process, until_ns);
+	ingest_block_forget(&process->blocks, horizon);
+	if (process->is_ended && ingest_merge_is_empty(process))
+		end_process(collector, process);
+	return horizon;
+}
+
+static void commit_if_due(struct collector *collector)
+{
+	struct ingest *ingest = &collector->ingest;
+
+	if (!ingest->store->is_open)
+		return;
+	if (ingest->uncommitted < BATCH_RECORDS &&
+	    now_ns() - collector->committed_ns < COMMIT_AFTER_NS)
+		return;
+	ingest_commit(ingest);
+	collector->committed_ns = now_ns();
+}
+
+/* True if there was something to do. */
+static bool pass_all(struct collector *collector)
+{
+	struct ingest *ingest = &collector->ingest;
+	uint64_t before = ingest->records;
+	int64_t horizon = INT64_MAX;
+	struct ingest_process *process;
+
+	if (!collector->has_store)
+		return false;
+	for (process = ingest->processes; process; process = process->next)
+		horizon = least(horizon, pass(collector, process));
+	if (horizon != INT64_MAX)
+		ingest_peak_apply(&ingest->peak, horizon);
+	commit_if_due(collector);
+	return ingest->records != before;
+}
+
+static uint32_t count_running(const struct collector *collector)
+{
+	const struct ingest_process *process;
+	uint32_t count = 0;
+
+	if (!collector->has_store)
+		return 0;
+	for (process = collector->ingest.processes; process; process = process->next)
+		count += !process->is_done;
+	return count;
+}
+
+/* Whether a process that is started but has no control page yet may still come. */
+static bool may_still_come(const struct collector *collector)
+{
+	return collector->session->is_bare && !collector->has_store &&
+	       collector->session->pid > 0 && !kill(collector->session->pid, 0);
+}
+
+static void read_link(struct collector *collector, int timeout_ms)
+{
+	struct pollfd wait = { .fd = -1, .events = POLLIN };
+	ssize_t got;
+
+	if (!collector->program_ended)
+		wait.fd = collector->link->from_record;
+	if (poll(&wait, 1, timeout_ms) <= 0 || wait.fd < 0)
+		return;
+	got = read(wait.fd, &collector->end, sizeof(collector->end));
+	collector->has_end = got == (ssize_t)sizeof(collector->end);
+	collector->program_ended = got >= 0 || errno != EINTR;
+}
+
+/* The program of `record` has ended, others of its family have not: it need not wait for them. */
+static void tell_record(struct collector *collector)
+{
+	const struct collect_link *link = collector->link;
+	struct ingest_process *process;
+
+	if (!link || collector->has_told_record || !collector->program_ended)
+		return;
+	for (process = collector->ingest.processes; process; process = process->next)
+		if (process->is_ended && !process->is_done)
+			return;
+	collector->has_told_record = true;
+	if (write(link->to_record, "r", 1) < 0)
+		message_level = MESSAGE_QUIET; /* nobody there: nobody to talk to either */
+}
+
+static void bind_if(sqlite3_stmt *statement, int at, bool is_known, int value)
+{
+	if (is_known)
+		sqlite3_bind_int(statement, at, value);
+	else
+		sqlite3_bind_null(statement, at);
+}
+
+/* The status is that of the last image the program's process has run. */
+static void write_exit_status(struct collector *collector)
+{
+	struct store *store = collector->ingest.store;
+	const struct ingest_process *process, *last = NULL;
+	int status = collector->end.wait_status;
+	sqlite3_stmt *update = NULL;
+
+	for (process = collector->ingest.processes; process; process = process->next)
+		if (process->pid == collector->end.pid && (!last || process->id > last->id))
+			last = process;
+	if (!collector->has_end || !last)
+		return;
+	store_begin(store);
+	store_prepare(store, &update,
+		      "UPDATE process SET exit_status = ?, exit_signal = ? WHERE id = ?");
+	bind_if(update, 1, WIFEXITED(status), WEXITSTATUS(status));
+	bind_if(update, 2, WIFSIGNALED(status), WTERMSIG(status));
+	sqlite3_bind_int64(update, 3, last->id);
+	store_step(store, update);
+	store_forget(store, &update);
+}
+
+static void complete(struct collector *collector)
+{
+	struct store *store = collector->ingest.store;
+
+	write_exit_status(collector);
+	ingest_finish(&collector->ingest);
+	ingest_free(&collector->ingest);
+	store_close(store);
+}
+
+bool collect_run(struct session *session, const struct collect_link *link)
+{
+	struct collector collector = { .session = session, .link = link, .program_ended = !link };
+	int wait_ms = WAIT_LEAST_MS;
+
+	for (;;) {
+		bool is_last = collector.program_ended;
+
+		discover(&collector);
+		find_ends(&collector);
+		if (pass_all(&collector)) {
+			wait_ms = WAIT_LEAST_MS;
+			continue;
+		}
+		if (is_last && !count_running(&collector) && !may_still_come(&collector))
+			break;
+		tell_record(&collector);
+		read_link(&collector, wait_ms);
+		wait_ms = wait_ms * 2 > WAIT_MOST_MS ? WAIT_MOST_MS : wait_ms * 2;
+	}
+	if (collector.has_store)
+		complete(&collector);
+	session_remove(session);
+	return collector.has_store;
+}

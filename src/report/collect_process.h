@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* collect_process.h - whether a traced process still runs. */
+#ifndef CUSTODY_REPORT_COLLECT_PROCESS_H
+#define CUSTODY_REPORT_COLLECT_PROCESS_H
+
+#include "report/ingest.h"
+
+/*
+ * False once this image of the process can write no more: the process is gone,
+ * its number belongs to another one, or another program runs in it.
+ */
+bool collect_process_is_alive(const struct ingest_process *process);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is written when recording has ended: use over time, peaks and sums. */
+#include "report/ingest.h"
+
+#include "core/trace_names.h"
+
+#include <stdlib.h>
+
+static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
+{
+	if (id)
+		sqlite3_bind_int64(statement, at, (int64_t)id);
+	else
+		sqlite3_bind_null(statement, at);
+}
+
+/* Every change of use that rows tell of, in the order of time; the end of a process last. */
+static const char all_changes[] =
+	"SELECT process_id, device_id, kind, alloc_ns + alloc_duration_ns, bytes, 0, 0 "
+	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes < 1 << 50 "
+	"UNION ALL "
+	"SELECT process_id, device_id, kind, released_ns, -bytes, "
+	"CASE WHEN free_requested_ns + free_duration_ns < released_ns THEN -bytes ELSE 0 END, 0 "
+	"FROM allocation WHERE released_ns IS NOT NULL AND parent_id IS NULL AND kind <> 'ipc' "
+	"AND bytes < 1 << 50 "
+	"UNION ALL "
+	"SELECT process_id, device_id, kind, free_requested_ns, 0, bytes, 0 "
+	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes < 1 << 50 "
+	"AND free_requested_ns + free_duration_ns < coalesce(released_ns, 1 << 62) "
+	"UNION ALL "
+	"SELECT DISTINCT p.id, a.device_id, a.kind, p.end_ns, 0, 0, 1 "
+	"FROM process p JOIN allocation a ON a.process_id = p.id WHERE p.end_ns IS NOT NULL "
+	"ORDER BY 4, 5";
+
+/* The slow way, for a collector that went on where another had died, or was told too late. */
+static void rebuild_peaks(struct ingest *ingest)
+{
+	struct ingest_peak *peak = &ingest->peak;
+	sqlite3_stmt *changes = NULL;
+
+	ingest_peak_free(peak);
+	if (sqlite3_prepare_v2(ingest->store->db, all_changes, -1, &changes, NULL) != SQLITE_OK)
+		store_fail(ingest->store);
+	while (store_next(ingest->store, changes)) {
+		uint32_t process_id = (uint32_t)sqlite3_column_int64(changes, 0);
+		uint32_t device_id = (uint32_t)sqlite3_column_int64(changes, 1);
+		int64_t at_ns = sqlite3_column_int64(changes, 3);
+		uint32_t series = ingest_peak_series(
+			peak, process_id, device_id,
+			ingest_resume_kind((const char *)sqlite3_column_text(changes, 2)));
+
+		ingest_peak_apply(peak, at_ns);
+		if (sqlite3_column_int(changes, 6))
+			ingest_peak_end(peak, process_id, at_ns);
+		else
+			ingest_peak_change(peak, series, at_ns, sqlite3_column_int64(changes, 4),
+					   sqlite3_column_int64(changes, 5));
+	}
+	sqlite3_finalize(changes);
+	ingest_peak_apply(peak, INT64_MAX);
+}
+
+static sqlite3_stmt *prepare(struct ingest *ingest, const char *sql)
+{
+	sqlite3_stmt *statement = NULL;
+
+	if (sqlite3_prepare_v2(ingest->store->db, sql, -1, &statement, NULL) != SQLITE_OK)
+		store_fail(ingest->store);
+	return statement;
+}
+
+/* A slice is written where it differs from the one before: readers hold the last value. */
+static void write_series(struct ingest *ingest, sqlite3_stmt *insert,
+			 const struct ingest_peak_series *series)
+{
+	const struct ingest_peak_slice *before = NULL;
+
+	for (uint32_t i = 0; i < series->slices; i++) {
+		const struct ingest_peak_slice *slice = &series->slice[i];
+
+		if (before && before->live == slice->live && before->pending == slice->pending)
+			continue;
+		before = slice;
+		sqlite3_bind_int64(insert, 1,
+				   ingest_peak_slice_ns(&ingest->peak, series->first + i));
+		sqlite3_bind_int64(insert, 2, series->process_id);
+		bind_id(insert, 3, series->device_id);
+		sqlite3_bind_text(insert, 4, block_kind_name(series->kind), -1, SQLITE_STATIC);
+		sqlite3_bind_int64(insert, 5, slice->live);
+		sqlite3_bind_int64(insert, 6, slice->pending);
+		store_step(ingest->store, insert);
+	}
+}
+
+static void write_samples(struct ingest *ingest)
+{
+	sqlite3_stmt *insert = prepare(ingest, "INSERT INTO sample VALUES (?, ?, ?, ?, ?, ?)");
+
+	for (uint32_t i = 0; i < ingest->peak.series_count; i++)
+		write_series(ingest, insert, &ingest->peak.series[i]);
+	sqlite3_finalize(insert);
+}
+
+static void write_peaks(struct ingest *ingest)
+{
+	sqlite3_stmt *insert = prepare(ingest, "INSERT INTO peak VALUES (?, ?, ?, ?, ?)");
+
+	for (uint32_t i = 0; i < ingest->peak.group_count; i++) {
+		const struct ingest_peak_group *group = &ingest->peak.group[i];
+
+		bind_id(insert, 1, group->process_id);
+		bind_id(insert, 2, group->device_id);
+		sqlite3_bind_int64(insert, 3, group->peak_ns);
+		sqlite3_bind_int64(insert, 4, group->peak);
+		sqlite3_bind_int64(insert, 5, group->pending_peak);
+		store_step(ingest->store, insert);
+	}
+	sqlite3_finalize(insert);
+}
+
+/* The blocks that were live at each peak, by one pass over all blocks for each. */
+static void write_peak_blocks(struct ingest *ingest)
+{
+	store_run(ingest->store,
+		  "INSERT INTO peak_block "
+		  "SELECT p.process_id, p.device_id, a.id FROM peak p CROSS JOIN allocation a "
+		  "WHERE a.parent_id IS NULL "
+		  "AND a.kind NOT IN ('pinned', 'registered', 'ipc', 'unknown') "
+		  "AND (p.process_id IS NULL OR p.process_id = a.process_id) "
+		  "AND (p.device_id IS NULL OR p.device_id = a.device_id) "
+		  "AND a.alloc_ns + a.alloc_duration_ns <= p.at_ns "
+		  "AND (a.released_ns IS NULL OR a.released_ns > p.at_ns) "
+		  "AND NOT EXISTS (SELECT 1 FROM process e WHERE e.id = a.process_id "
+		  "AND e.end_ns <= p.at_ns)");
+}
+
+static const char sum_columns[] =
+	"INSERT INTO transfer_total SELECT s.process_id, s.kind, s.api_id, s.source_kind, "
+	"s.target_kind, s.source_device_id, s.target_device_id, t.size_class, s.is_async, "
+	"s.caller, sum(t.count), sum(t.bytes), sum(t.host_ns), max(t.max_ns), sum(t.failed) "
+	"FROM transfer_sum t JOIN transfer_site s ON s.id = t.site_id "
+	"GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10";
+
+static void write_sums(struct ingest *ingest)
+{
+	sqlite3_stmt *insert =
+		prepare(ingest, "INSERT INTO transfer_sum VALUES (?, ?, ?, ?, ?, ?, ?)");
+	const struct ingest_total_sum *sum;
+	size_t at = 0;
+
+	while ((sum = ingest_table_next(&ingest->total.sums, &at))) {
+		sqlite3_bind_int64(insert, 1, sum->site_id);
+		sqlite3_bind_int64(insert, 2, sum->size_class);
+		sqlite3_bind_int64(insert, 3, (int64_t)sum->count);
+		sqlite3_bind_int64(insert, 4, (int64_t)sum->bytes);
+		sqlite3_bind_int64(insert, 5, sum->host_ns);
+		sqlite3_bind_int64(insert, 6, sum->max_ns);
+		sqlite3_bind_int64(insert, 7, (int64_t)sum->failed);
+		store_step(ingest->store, insert);
+	}
+	sqlite3_finalize(insert);
+}
+
+/* The same sums from rows: this collector has not seen all of them pass. */
+static void rebuild_sums(struct ingest *ingest)
+{
+	sqlite3_stmt *rows = prepare(ingest, "SELECT r.site_id, r.bytes, r.duration_ns, s.result "
+					     "FROM transfer_row r JOIN transfer_site s "
+					     "ON s.id = r.site_id");
+
+	ingest_table_free(&ingest->total.sums, free);
+	while (store_next(ingest->store, rows))
+		ingest_total_transfer(&ingest->total, (uint32_t)sqlite3_column_int64(rows, 0),
+				      (uint64_t)sqlite3_column_int64(rows, 1),
+				      sqlite3_column_int64(rows, 2), sqlite3_column_int(rows, 3));
+	sqlite3_finalize(rows);
+}
+
+static void write_transfer_totals(struct ingest *ingest)
+{
+	if (ingest->is_resumed)
+		rebuild_sums(ingest);
+	store_run(ingest->store, "CREATE TEMP TABLE transfer_sum(site_id, size_class, count, bytes, "
+				 "host_ns, max_ns, failed)");
+	write_sums(ingest);
+	store_run(ingest->store, sum_columns);
+	store_run(ingest->store, "DROP TABLE transfer_sum");
+}
+
+void ingest_finish(struct ingest *ingest)
+{
+	ingest_commit(ingest);
+	store_begin(ingest->store);
+	ingest_peak_apply(&ingest->peak, INT64_MAX);
+	if (ingest->is_resumed || ingest->peak.disordered)
+		rebuild_peaks(ingest);
+	store_run(ingest->store, "DELETE FROM sample; DELETE FROM peak; DELETE FROM peak_block;"
+				 "DELETE FROM transfer_total;");
+	write_samples(ingest);
+	write_peaks(ingest);
+	write_peak_blocks(ingest);
+	write_transfer_totals(ingest);
+	store_complete(ingest->store);
+}

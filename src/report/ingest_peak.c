@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/ingest_peak.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_SLICE_NS = 1000 };
+
+bool ingest_peak_is_device(enum block_kind kind)
+{
+	switch (kind) {
+	case BLOCK_DEVICE:
+	case BLOCK_PITCH:
+	case BLOCK_MANAGED:
+	case BLOCK_POOL:
+	case BLOCK_VMM:
+	case BLOCK_ARRAY:
+	case BLOCK_GRAPH:
+	case BLOCK_MODULE:
+	case BLOCK_EXTERNAL:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static uint32_t find_group(struct ingest_peak *peak, uint32_t process_id, uint32_t device_id)
+{
+	struct ingest_peak_group *group;
+
+	for (uint32_t i = peak->group_count; i-- > 0;)
+		if (peak->group[i].process_id == process_id &&
+		    peak->group[i].device_id == device_id)
+			return i;
+	peak->group = ingest_table_memory(peak->group, peak->group_count + 1, sizeof(*group));
+	group = &peak->group[peak->group_count];
+	*group = (struct ingest_peak_group){ .process_id = process_id, .device_id = device_id };
+	return peak->group_count++;
+}
+
+uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint32_t device_id,
+			    enum block_kind kind)
+{
+	uint64_t key = (uint64_t)process_id << 32 | (uint64_t)device_id << 8 | kind;
+	uintptr_t known = (uintptr_t)ingest_table_find(&peak->series_of, key);
+	struct ingest_peak_series *series;
+
+	if (known)
+		return (uint32_t)known - 1;
+	peak->series = ingest_table_memory(peak->series, peak->series_count + 1, sizeof(*series));
+	series = &peak->series[peak->series_count];
+	*series = (struct ingest_peak_series){
+		.process_id = process_id,
+		.device_id = device_id,
+		.kind = kind,
+		.is_device = ingest_peak_is_device(kind),
+	};
+	if (series->is_device) {
+		series->group[series->groups++] = find_group(peak, 0, 0);
+		series->group[series->groups++] = find_group(peak, process_id, 0);
+	}
+	/* Memory of an unknown device counts in the sums only. */
+	if (series->is_device && device_id) {
+		series->group[series->groups++] = find_group(peak, process_id, device_id);
+	}
+	ingest_table_put(&peak->series_of, key, (void *)(uintptr_t)(peak->series_count + 1));
+	return peak->series_count++;
+}
+
+/* At one moment releases come first, so that nothing counts twice. */
+static bool is_sooner(const struct ingest_peak_change *a, const struct ingest_peak_change *b)
+{
+	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->live < b->live;
+}
+
+static void push(struct ingest_peak *peak, struct ingest_peak_change change)
+{
+	uint32_t at = peak->count++;
+
+	if (peak->count > peak->capacity) {
+		peak->capacity = peak->capacity ? peak->capacity * 2 : 1024;
+		peak->waiting = ingest_table_memory(peak->waiting, peak->capacity, sizeof(change));
+	}
+	while (at && is_sooner(&change, &peak->waiting[(at - 1) / 2])) {
+		peak->waiting[at] = peak->waiting[(at - 1) / 2];
+		at = (at - 1) / 2;
+	}
+	peak->waiting[at] = change;
+}
+
+static struct ingest_peak_change pop(struct ingest_peak *peak)
+{
+	struct ingest_peak_change *heap = peak->waiting;
+	struct ingest_peak_change first = heap[0];
+	struct ingest_peak_change last = heap[--peak->count];
+	uint32_t at = 0;
+
+	for (uint32_t child = 1; child < peak->count; child = at * 2 + 1) {
+		if (child + 1 < peak->count && is_sooner(&heap[child + 1], &heap[child]))
+			child++;
+		if (!is_sooner(&heap[child], &last))
+			break;
+		heap[at] = heap[child];
+		at = child;
+	}
+	heap[at] = last;
+	return first;
+}
+
+static void raise_to(int64_t *highest, int64_t value)
+{
+	if (value > *highest)
+		*highest = value;
+}
+
+/* Two slices become one; the series keeps its place on the line. */
+static void fold(struct ingest_peak_series *series)
+{
+	uint32_t first = series->first / 2;
+	uint32_t slices = 0;
+
+	for (uint32_t i = 0; i < series->slices; i++) {
+		uint32_t to = (series->first + i) / 2 - first;
+		struct ingest_peak_slice old = series->slice[i];
+
+		if (to < slices) {
+			raise_to(&series->slice[to].live, old.live);
+			raise_to(&series->slice[to].pending, old.pending);
+			continue;
+		}
+		series->slice[to] = old;
+		slices = to + 1;
+	}
+	series->first = first;
+	series->slices = slices;
+}
+
+static uint32_t slice_at(struct ingest_peak *peak, int64_t at_ns)
+{
+	if (!peak->has_origin) {
+		peak->has_origin = true;
+		peak->origin_ns = at_ns;
+		peak->slice_ns = FIRST_SLICE_NS;
+	}
+	if (at_ns < peak->origin_ns)
+		return 0;
+	while ((at_ns - peak->origin_ns) / peak->slice_ns >= INGEST_PEAK_SLICES) {
+		peak->slice_ns *= 2;
+		for (uint32_t i = 0; i < peak->series_count; i++)
+			fold(&peak->series[i]);
+	}
+	return (uint32_t)((at_ns - peak->origin_ns) / peak->slice_ns);
+}
+
+/* Let the series reach this slice: where nothing happened, use stayed what it was. */
+static struct ingest_peak_slice *reach(struct ingest_peak_series *series, uint32_t number)
+{
+	struct ingest_peak_slice now = { series->live, series->pending };
+
+	if (!series->slices)
+		series->first = number;
+	if (number < series->first)
+		number = series->first;
+	while (series->first + series->slices <= number) {
+		if (series->slices == series->capacity) {
+			series->capacity = series->capacity ? series->capacity * 2 : 8;
+			series->slice = ingest_table_memory(series->slice, series->capacity,
+							    sizeof(now));
+		}
+		series->slice[series->slices++] = now;
+	}
+	return &series->slice[number - series->first];
+}
+
+static void change_group(struct ingest_peak_group *group, const struct ingest_peak_change *change)
+{
+	group->live += change->live;
+	group->pending += change->pending;
+	raise_to(&group->pending_peak, group->pending);
+	if (group->live > group->peak) {
+		group->peak = group->live;
+		group->peak_ns = change->at_ns;
+	}
+}
+
+static void apply(struct ingest_peak *peak, struct ingest_peak_change change)
+{
+	struct ingest_peak_series *series = &peak->series[change.series];
+	struct ingest_peak_slice *slice = reach(series, slice_at(peak, change.at_ns));
+
+	if (change.is_end) {
+		change.live = -series->live;
+		change.pending = -series->pending;
+	}
+	series->live += change.live;
+	series->pending += change.pending;
+	raise_to(&slice->live, series->live);
+	raise_to(&slice->pending, series->pending);
+	for (uint32_t i = 0; i < series->groups; i++)
+		change_group(&peak->group[series->group[i]], &change);
+	if (change.at_ns > peak->applied_ns)
+		peak->applied_ns = change.at_ns;
+}
+
+static void add(struct ingest_peak *peak, struct ingest_peak_change change)
+{
+	if (change.at_ns < peak->applied_ns && !change.is_end)
+		peak->disordered++;
+	push(peak, change);
+}
+
+void ingest_peak_change(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t live,
+			int64_t pending)
+{
+	add(peak, (struct ingest_peak_change){ at_ns, live, pending, series, false });
+}
+
+void ingest_peak_end(struct ingest_peak *peak, uint32_t process_id, int64_t at_ns)
+{
+	for (uint32_t i = 0; i < peak->series_count; i++)
+		if (peak->series[i].process_id == process_id)
+			add(peak, (struct ingest_peak_change){ at_ns, 0, 0, i, true });
+}
+
+void ingest_peak_apply(struct ingest_peak *peak, int64_t horizon_ns)
+{
+	while (peak->count && peak->waiting[0].at_ns < horizon_ns)
+		apply(peak, pop(peak));
+	while (peak->count > INGEST_PEAK_WAITING)
+		apply(peak, pop(peak));
+}
+
+int64_t ingest_peak_slice_ns(const struct ingest_peak *peak, uint32_t number)
+{
+	return peak->origin_ns + (int64_t)number * peak->slice_ns;
+}
+
+void ingest_peak_free(struct ingest_peak *peak)
+{
+	for (uint32_t i = 0; i < peak->series_count; i++)
+		free(peak->series[i].slice);
+	free(peak->series);
+	free(peak->group);
+	free(peak->waiting);
+	ingest_table_free(&peak->series_of, NULL);
+	*peak = (struct ingest_peak){ 0 };
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One record becomes rows.  Whatever it says may be wrong: the file is not ours. */
+#include "report/ingest.h"
+
+#include "core/api_names.h"
+#include "report/ingest_transfer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOT_READY = 600 }; /* CUDA_ERROR_NOT_READY: an answer, no failure */
+
+/* Functions that make or end what has a handle, told by their base name. */
+enum object_act { ACT_NONE, ACT_STREAM_CREATE, ACT_STREAM_DESTROY, ACT_EVENT_CREATE,
+		  ACT_EVENT_DESTROY };
+
+static const struct {
+	const char *base;
+	enum object_act act;
+} acts[] = {
+	{ "cuStreamCreate", ACT_STREAM_CREATE },
+	{ "cuStreamCreateWithPriority", ACT_STREAM_CREATE },
+	{ "cuGreenCtxStreamCreate", ACT_STREAM_CREATE },
+	{ "cuStreamDestroy", ACT_STREAM_DESTROY },
+	{ "cuEventCreate", ACT_EVENT_CREATE },
+	{ "cuEventDestroy", ACT_EVENT_DESTROY },
+};
+
+static enum object_act find_act(uint16_t api)
+{
+	static unsigned char known[API_NAMES]; /* act + 1, 0: not looked up yet */
+
+	if (api >= API_NAMES)
+		return ACT_NONE;
+	if (known[api])
+		return known[api] - 1;
+	known[api] = ACT_NONE + 1;
+	for (size_t i = 0; i < sizeof(acts) / sizeof(*acts); i++)
+		if (!strcmp(api_names[api].base, acts[i].base))
+			known[api] = (unsigned char)(acts[i].act + 1);
+	return known[api] - 1;
+}
+
+/* A writer built with another table counts its rows differently: its names are not ours. */
+static bool has_our_names(const struct ingest_process *process)
+{
+	return process->map.control->apis == API_NAMES;
+}
+
+uint16_t ingest_record_api(struct ingest_process *process, uint16_t api)
+{
+	unsigned char *known = &process->ingest->api_known[(api + 1) / 8 % sizeof(process->ingest->api_known)];
+	unsigned char bit = (unsigned char)(1u << (api + 1) % 8);
+	char name[32];
+
+	if (api == UINT16_MAX)
+		return 0;
+	if (*known & bit)
+		return (uint16_t)(api + 1);
+	*known |= bit;
+	snprintf(name, sizeof(name), "unknown_%u", api);
+	store_row_api(&process->ingest->rows, (uint16_t)(api + 1),
+		      api < API_NAMES && has_our_names(process) ? api_names[api].symbol : name);
+	return (uint16_t)(api + 1);
+}
+
+void ingest_record_batch(struct ingest_process *process, struct ingest_block *block)
+{
+	if (block->is_batched)
+		return;
+	if (process->batch_count == process->batch_capacity) {
+		process->batch_capacity = process->batch_capacity * 2 + 256;
+		process->batch = ingest_table_memory(process->batch, process->batch_capacity,
+						     sizeof(*process->batch));
+	}
+	block->is_batched = true;
+	process->batch[process->batch_count++] = block;
+}
+
+static void fill_call(struct ingest_process *process, struct ingest_thread *thread, uint32_t clock,
+		      const struct record *record, struct store_row_call *call)
+{
+	const struct ingest_context *context =
+		ingest_identity_context(process, record_context(record));
+	int64_t end_ns = ingest_clock_ns(&process->clock, record->start + record_ticks(record),
+					 clock);
+
+	*call = (struct store_row_call){
+		.process_id = process->id,
+		.thread_id = thread->id,
+		.context_id = context ? context->id : 0,
+		.api = ingest_record_api(process, record->api),
+		.result = record->result,
+		.start_ns = ingest_clock_ns(&process->clock, record->start, clock),
+		.caller = record_caller(record),
+		.is_ours = record->flags & RECORD_BY_CUSTODY,
+	};
+	if (end_ns > call->start_ns)
+		call->duration_ns = end_ns - call->start_ns;
+	if (end_ns > process->last_ns)
+		process->last_ns = end_ns;
+}
+
+/* Totals count the program's calls, each once. */
+static void count_call(struct ingest_process *process, const struct record *record,
+		       const struct store_row_call *call)
+{
+	struct store_row_calls *calls;
+
+	if (record->flags & (RECORD_BY_CUSTODY | RECORD_MORE))
+		return;
+	calls = ingest_total_calls(&process->ingest->total, process->id, call->thread_id,
+				   call->api);
+	calls->is_timed = true;
+	calls->calls++;
+	calls->errors += record->result && record->result != NOT_READY;
+	calls->total_ns += call->duration_ns;
+	if (call->duration_ns > calls->max_ns)
+		calls->max_ns = call->duration_ns;
+}
+
+static bool has_failed(const struct record *record)
+{
+	return record->result && record->result != NOT_READY;
+}
+
+static void note_failure(struct ingest_process *process, const struct record *record,
+			 struct store_row_call *call)
+{
+	call->object = record->a;
+	call->bytes = record->c;
+	store_row_failure(&process->ingest->rows, call);
+}
+
+static void change_use(struct ingest_process *process, const struct ingest_block *block,
+		       int64_t at_ns, int sign, int pending)
+{
+	/* No device has a petabyte: more is damage, and sums must not overflow. */
+	int64_t bytes = block->bytes >> 50 ? 0 : (int64_t)block->bytes;
+
+	if (!block->is_view && block->kind != BLOCK_IPC)
+		ingest_peak_change(&process->ingest->peak, block->series, at_ns, sign * bytes,
+				   pending * bytes);
+}
+
+static void handle_alloc(struct ingest_process *process, struct ingest_thread *thread,
+			 const struct record *record, const struct store_row_call *call)
+{
+	struct ingest_block *block = ingest_block_add(&process->blocks, record->b);
+	bool is_view = record->flags & RECORD_VIEW;
+	const struct ingest_block *parent =
+		is_view ? ingest_block_find(&process->blocks, record->stream) : NULL;
+
+	block->id = process->ingest->next_allocation++;
+	block->address = record->a;
+	block->bytes = record->c;
+	block->parent_id = parent ? parent->id : 0;
+	block->caller = call->caller;
+	block->alloc_ns = call->start_ns;
+	block->live_ns = call->start_ns + call->duration_ns;
+	block->kind = record->aux & 0xff;
+	block->device_id = ingest_identity_device(process, (record->aux >> 8) - 1);
+	block->context_id = call->context_id;
+	if (!is_view)
+		block->stream_id = ingest_identity_stream(process, thread, record_context(record),
+							  record->stream);
+	block->thread_id = thread->id;
+	block->api = call->api;
+	block->is_view = is_view;
+	block->series = ingest_peak_series(&process->ingest->peak, process->id, block->device_id,
+					   block->kind);
+	if (is_view || block->kind != BLOCK_VMM)
+		ingest_block_place(&process->blocks, block);
+	change_use(process, block, block->live_ns, 1, 0);
+	ingest_record_batch(process, block);
+}
+
+static void release_block(struct ingest_process *process, struct ingest_block *block,
+			  int64_t at_ns, enum release_cause cause)
+{
+	block->released_ns = at_ns > block->live_ns ? at_ns : block->live_ns;
+	if (!block->released_ns)
+		block->released_ns = 1;
+	block->cause = cause;
+	change_use(process, block, block->released_ns, -1, block->is_pending ? -1 : 0);
+	block->is_pending = false;
+	ingest_block_retire(&process->blocks, block);
+	ingest_record_batch(process, block);
+}
+
+static void handle_free(struct ingest_process *process, const struct record *record,
+			const struct store_row_call *call)
+{
+	struct ingest_block *block =
+		record->b ? ingest_block_find(&process->blocks, record->b) : NULL;
+	enum release_cause cause = record->aux ? record->aux : RELEASE_FREED;
+
+	if (!block)
+		return;
+	block->free_api = call->api;
+	block->free_thread_id = call->thread_id;
+	block->free_ns = call->start_ns;
+	block->free_duration_ns = call->duration_ns;
+	block->free_caller = call->caller;
+	if (!(record->flags & RECORD_PENDING)) {
+		release_block(process, block, call->start_ns + call->duration_ns, cause);
+		return;
+	}
+	if (!block->is_pending)
+		change_use(process, block, call->start_ns, 0, 1);
+	block->is_pending = true;
+	ingest_record_batch(process, block);
+}
+
+static void handle_release(struct ingest_process *process, const struct record *record,
+			   const struct store_row_call *call)
+{
+	struct ingest_block *block = ingest_block_find(&process->blocks, record->b);
+
+	if (block)
+		release_block(process, block, call->start_ns + call->duration_ns,
+			      record->aux ? record->aux : RELEASE_FREED);
+}
+
+/* What its driver keeps when a context dies: memory of pools, of graphs, and virtual memory. */
+static bool dies_with_context(enum block_kind kind)
+{
+	return kind != BLOCK_POOL && kind != BLOCK_VMM && kind != BLOCK_GRAPH;
+}
+
+static void handle_context_end(struct ingest_process *process, const struct record *record,
+			       const struct store_row_call *call)
+{
+	struct ingest_context *context = ingest_identity_context(process, record_context(record));
+	int64_t at_ns = call->start_ns + call->duration_ns;
+	struct ingest_block **dying = NULL;
+	struct ingest_block *block;
+	size_t count = 0;
+	size_t at = 0;
+
+	if (!context || context->is_dead)
+		return;
+	while ((block = ingest_table_next(&process->blocks.by_number, &at))) {
+		if (block->context_id != context->id || !dies_with_context(block->kind))
+			continue;
+		dying = ingest_table_memory(dying, count + 1, sizeof(*dying));
+		dying[count++] = block;
+	}
+	for (size_t i = 0; i < count; i++)
+		release_block(process, dying[i], at_ns,
+			      record->aux ? record->aux : RELEASE_CONTEXT);
+	free(dying);
+	ingest_identity_end_context(process, context, at_ns, record->aux);
+}
+
+static void follow_object(struct ingest_process *process, const struct record *record,
+			  const struct store_row_call *call)
+{
+	int64_t end_ns = call->start_ns + call->duration_ns;
+	enum object_act act = has_our_names(process) ? find_act(record->api) : ACT_NONE;
+
+	switch (act) {
+	case ACT_STREAM_CREATE:
+	case ACT_EVENT_CREATE:
+		ingest_identity_create(process, act == ACT_EVENT_CREATE, call->context_id,
+				       record->a, end_ns);
+		break;
+	case ACT_STREAM_DESTROY:
+	case ACT_EVENT_DESTROY:
+		ingest_identity_destroy(process, act == ACT_EVENT_DESTROY, record->a, end_ns);
+		break;
+	case ACT_NONE:
+		break;
+	}
+}
+
+static void handle_operation(struct ingest_process *process, struct ingest_thread *thread,
+			     const struct record *record, struct store_row_call *call)
+{
+	struct ingest_block *block;
+
+	call->object = record->a;
+	call->stream_id = ingest_identity_stream(process, thread, record_context(record),
+						 record->stream);
+	store_row_operation(&process->ingest->rows, call);
+	if (has_failed(record))
+		return;
+	follow_object(process, record, call);
+	if (!(record->flags & RECORD_EXPORTED))
+		return;
+	block = ingest_block_at(&process->blocks, record->a, call->start_ns);
+	if (block && !block->released_ns) {
+		block->is_exported = true;
+		ingest_record_batch(process, block);
+	}
+}
+
+static void handle_counter(struct ingest_process *process, uint32_t clock,
+			   const struct record *record, const struct store_row_call *call)
+{
+	struct store_row_calls *calls = ingest_total_calls(&process->ingest->total, process->id,
+							   call->thread_id, call->api);
+	int64_t max_ns = ingest_clock_span(&process->clock, record->stream, clock);
+
+	calls->calls += record->a;
+	calls->errors += record->b;
+	calls->is_timed |= record->c != 0;
+	calls->total_ns += ingest_clock_span(&process->clock, record->c, clock);
+	if (max_ns > calls->max_ns)
+		calls->max_ns = max_ns;
+}
+
+static void note_gap(struct ingest_process *process, uint32_t thread_id, uint32_t clock,
+		     uint64_t count, uint64_t from, uint64_t to)
+{
+	process->lost += count;
+	store_row_gap(&process->ingest->rows, process->id, thread_id, count,
+		      from ? ingest_clock_ns(&process->clock, from, clock) : 0,
+		      to ? ingest_clock_ns(&process->clock, to, clock) : 0);
+}
+
+static void handle_text(struct ingest_process *process, struct ingest_thread *thread,
+			const struct record *record, struct store_row_call *call, const char *text,
+			size_t bytes)
+{
+	char copy[CONTROL_PATH_BYTES];
+	char build_id[128] = "";
+	size_t length = strnlen(text, bytes);
+
+	if (bytes > sizeof(copy) - 1)
+		bytes = sizeof(copy) - 1;
+	memcpy(copy, text, bytes);
+	copy[bytes] = '\0';
+	if (length + 1 < bytes)
+		snprintf(build_id, sizeof(build_id), "%.*s", (int)(bytes - length - 1),
+			 copy + length + 1);
+	call->object = record->a;
+	call->bytes = record->b;
+	if (record->kind == RECORD_DEVICE)
+		ingest_identity_describe_device(process, record->aux - 1, record, copy);
+	else if (record->kind == RECORD_MODULE)
+		store_row_module(&process->ingest->rows, call, copy, *build_id ? build_id : NULL);
+	else if (record->kind == RECORD_THREAD)
+		ingest_identity_name_thread(process, thread, copy);
+	else
+		store_row_uncovered(&process->ingest->rows, call, record, copy);
+}
+
+static void handle(struct ingest_process *process, struct ingest_thread *thread, uint32_t clock,
+		   const struct record *record, struct store_row_call *call)
+{
+	switch (record->kind) {
+	case RECORD_ALLOC:
+		count_call(process, record, call);
+		if (!record->result)
+			handle_alloc(process, thread, record, call);
+		break;
+	case RECORD_FREE:
+		count_call(process, record, call);
+		if (!record->result)
+			handle_free(process, record, call);
+		break;
+	case RECORD_TRANSFER:
+		count_call(process, record, call);
+		ingest_transfer(process, thread, record, call);
+		break;
+	case RECORD_OPERATION:
+		count_call(process, record, call);
+		handle_operation(process, thread, record, call);
+		break;
+	case RECORD_RELEASE:
+		handle_release(process, record, call);
+		break;
+	case RECORD_CONTEXT:
+		ingest_identity_describe_context(process, record_context(record), record,
+						 call->start_ns);
+		break;
+	case RECORD_CONTEXT_END:
+		handle_context_end(process, record, call);
+		break;
+	case RECORD_COUNTER:
+		handle_counter(process, clock, record, call);
+		break;
+	case RECORD_GAP:
+		note_gap(process, thread->id, clock, record->a, record->b, record->c);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool carries_failure(const struct record *record)
+{
+	switch (record->kind) {
+	case RECORD_ALLOC:
+	case RECORD_FREE:
+	case RECORD_RELEASE:
+	case RECORD_TRANSFER:
+	case RECORD_OPERATION:
+	case RECORD_QUERY:
+		return has_failed(record) && !(record->flags & RECORD_MORE);
+	default:
+		return false;
+	}
+}
+
+void ingest_record(struct ingest_process *process, struct ingest_thread *thread, uint32_t clock,
+		   const struct record *record, const char *text, size_t text_bytes)
+{
+	struct record copy = *record; /* what was checked must not change */
+	struct store_row_call call;
+
+	store_begin(process->ingest->store);
+	process->ingest->records++;
+	process->ingest->uncommitted++;
+	fill_call(process, thread, clock, &copy, &call);
+	if (text_bytes)
+		handle_text(process, thread, &copy, &call, text, text_bytes);
+	else
+		handle(process, thread, clock, &copy, &call);
+	if (carries_failure(&copy))
+		note_failure(process, &copy, &call);
+}
+
+static void read_block(struct ingest_process *process, const struct counter_block *block)
+{
+	struct ingest_thread *thread =
+		ingest_identity_thread(process, block->thread, block->tid, 0);
+	uint64_t lost = atomic_load_explicit(&block->lost, memory_order_relaxed);
+
+	for (uint16_t api = 0; has_our_names(process) && api < API_NAMES; api++) {
+		const struct trace_counter *counter;
+		struct record record = { .kind = RECORD_COUNTER, .api = api };
+		struct store_row_call call = { .thread_id = thread->id };
+
+		if (api_names[api].slot < 0 || api_names[api].slot >= COUNTER_SLOTS)
+			continue;
+		counter = &block->counter[api_names[api].slot];
+		record.a = atomic_load_explicit(&counter->calls, memory_order_relaxed);
+		record.b = atomic_load_explicit(&counter->errors, memory_order_relaxed);
+		record.c = atomic_load_explicit(&counter->ticks, memory_order_relaxed);
+		record.stream = atomic_load_explicit(&counter->max_ticks, memory_order_relaxed);
+		if (!record.a)
+			continue;
+		call.api = ingest_record_api(process, api);
+		handle_counter(process, block->clock, &record, &call);
+	}
+	if (lost)
+		note_gap(process, thread->id, block->clock, lost,
+			 atomic_load_explicit(&block->lost_from, memory_order_relaxed),
+			 atomic_load_explicit(&block->lost_to, memory_order_relaxed));
+}
+
+static void read_counters(struct ingest_process *process, const struct trace_chunk *chunk)
+{
+	for (int i = 0; i < CHUNK_COUNTER_BLOCKS; i++) {
+		const struct counter_block *block =
+			(const struct counter_block *)chunk->block[i];
+
+		if (atomic_load_explicit(&block->in_use, memory_order_acquire) == 1)
+			read_block(process, block);
+	}
+}
+
+void ingest_record_leftovers(struct ingest_process *process)
+{
+	const struct trace_control *control = process->map.control;
+	uint64_t lost = atomic_load_explicit(&control->lost, memory_order_relaxed);
+
+	store_begin(process->ingest->store);
+	for (uint32_t i = 0; i < process->chunk_segments; i++)
+		for (uint32_t j = 0; j < SEGMENT_CHUNKS; j++)
+			if (process->chunk[i][j].is_counters)
+				read_counters(process, process->chunk[i][j].chunk);
+	if (lost)
+		note_gap(process, 0, control->clock, lost,
+			 atomic_load_explicit(&control->lost_from, memory_order_relaxed),
+			 atomic_load_explicit(&control->lost_to, memory_order_relaxed));
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ingest_total.h - sums that are kept while records pass: calls per function
+ * and thread, and transfers per site and class of size.
+ */
+#ifndef CUSTODY_REPORT_INGEST_TOTAL_H
+#define CUSTODY_REPORT_INGEST_TOTAL_H
+
+#include "report/ingest_table.h"
+#include "report/store_row.h"
+
+struct ingest_total_sum {
+	uint32_t site_id;
+	int size_class; /* floor(log2(bytes)), -1 for 0 */
+	uint64_t count, bytes, failed;
+	int64_t host_ns, max_ns;
+};
+
+struct ingest_total {
+	struct ingest_table calls; /* (thread, api): struct store_row_calls */
+	struct store_row_calls **changed;
+	uint32_t changed_count, changed_capacity;
+
+	struct store_row_site *site; /* of id i + 1 */
+	uint32_t sites, site_capacity;
+	uint32_t *site_slot; /* hash of sites: their ids, 0 empty */
+	uint32_t slot_capacity;
+	struct ingest_table sums; /* (site, size class): struct ingest_total_sum */
+};
+
+/* The sums of this function in this thread, marked as changed. */
+struct store_row_calls *ingest_total_calls(struct ingest_total *total, uint32_t process_id,
+					   uint32_t thread_id, uint16_t api);
+
+/* Write the changed ones. */
+void ingest_total_save(struct ingest_total *total, struct store_row *rows);
+
+/* The id of the site; `*is_new` tells that it has no row yet. */
+uint32_t ingest_total_site(struct ingest_total *total, const struct store_row_site *site,
+			   bool *is_new);
+
+void ingest_total_transfer(struct ingest_total *total, uint32_t site_id, uint64_t bytes,
+			   int64_t duration_ns, bool has_failed);
+
+int ingest_total_size_class(uint64_t bytes);
+
+void ingest_total_free(struct ingest_total *total);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/ingest_transfer.h"
+
+#include <string.h>
+
+/* One end of a copy. */
+struct end {
+	enum place_kind kind;
+	const struct ingest_block *block;
+	bool is_known; /* the end exists and has an address */
+};
+
+static enum place_kind place_of(enum block_kind kind)
+{
+	switch (kind) {
+	case BLOCK_MANAGED:
+		return PLACE_MANAGED;
+	case BLOCK_PINNED:
+		return PLACE_PINNED;
+	case BLOCK_REGISTERED:
+		return PLACE_REGISTERED;
+	case BLOCK_ARRAY:
+		return PLACE_ARRAY;
+	case BLOCK_UNKNOWN:
+		return PLACE_UNKNOWN;
+	default:
+		return PLACE_DEVICE;
+	}
+}
+
+/* Which side of the bus the direction says this end is on; UNKNOWN where it says nothing. */
+static enum place_kind place_by_direction(enum transfer_kind kind, bool is_source)
+{
+	switch (kind) {
+	case TRANSFER_H2D:
+		return is_source ? PLACE_PAGEABLE : PLACE_DEVICE;
+	case TRANSFER_D2H:
+		return is_source ? PLACE_DEVICE : PLACE_PAGEABLE;
+	case TRANSFER_H2H:
+		return PLACE_PAGEABLE;
+	case TRANSFER_D2D:
+	case TRANSFER_P2P:
+		return PLACE_DEVICE;
+	default:
+		return PLACE_UNKNOWN;
+	}
+}
+
+/*
+ * The writer's word counts where it has one; else the block that covers the
+ * address; and host memory that no block covers is the program's own.
+ */
+static struct end find_end(const struct ingest_process *process, uint64_t address,
+			   enum place_kind stated, enum place_kind implied, int64_t at_ns)
+{
+	struct end end = { stated, NULL, true };
+
+	end.block = stated == PLACE_ARRAY ?
+			    ingest_block_array(&process->blocks, address, at_ns) :
+			    ingest_block_at(&process->blocks, address, at_ns);
+	if (end.kind == PLACE_UNKNOWN && end.block)
+		end.kind = place_of(end.block->kind);
+	if (end.kind == PLACE_UNKNOWN)
+		end.kind = implied;
+	return end;
+}
+
+static bool is_host(enum place_kind kind)
+{
+	return kind == PLACE_PAGEABLE || kind == PLACE_PINNED || kind == PLACE_REGISTERED;
+}
+
+/* A direction the writer did not know, where both ends tell it. */
+static enum transfer_kind infer_kind(const struct end *source, const struct end *target)
+{
+	if (source->kind == PLACE_UNKNOWN || target->kind == PLACE_UNKNOWN)
+		return TRANSFER_UNKNOWN;
+	if (is_host(source->kind))
+		return is_host(target->kind) ? TRANSFER_H2H : TRANSFER_H2D;
+	if (is_host(target->kind))
+		return TRANSFER_D2H;
+	if (source->block && target->block && source->block->device_id &&
+	    target->block->device_id && source->block->device_id != target->block->device_id)
+		return TRANSFER_P2P;
+	return TRANSFER_D2D;
+}
+
+/* The device of an end: its block's, else for memory of a device the one of the context. */
+static uint32_t device_of(const struct ingest_process *process, const struct end *end,
+			  uint32_t context)
+{
+	const struct ingest_context *owner;
+
+	if (!end->is_known || is_host(end->kind))
+		return 0;
+	if (end->block && end->block->device_id)
+		return end->block->device_id;
+	if (end->kind != PLACE_DEVICE && end->kind != PLACE_ARRAY)
+		return 0;
+	owner = ingest_table_find(&process->contexts, context);
+	return owner ? owner->device_id : 0;
+}
+
+static uint32_t find_site(struct ingest_process *process, const struct store_row_site *site)
+{
+	struct ingest *ingest = process->ingest;
+	bool is_new;
+	uint32_t id = ingest_total_site(&ingest->total, site, &is_new);
+
+	if (is_new)
+		store_row_site(&ingest->rows, id, site);
+	return id;
+}
+
+static uint32_t describe_site(struct ingest_process *process, const struct record *record,
+			      const struct store_row_call *call, const struct end *source,
+			      const struct end *target)
+{
+	uint32_t context = record_context(record);
+	struct store_row_site site;
+
+	memset(&site, 0, sizeof(site));
+	site.process_id = process->id;
+	site.caller = call->caller;
+	site.context_id = call->context_id;
+	site.api = call->api;
+	site.result = record->result;
+	site.kind = record_transfer_kind(record);
+	if (site.kind == TRANSFER_UNKNOWN)
+		site.kind = infer_kind(source, target);
+	site.source = source->kind;
+	site.target = target->kind;
+	site.has_source = source->is_known;
+	site.has_target = target->is_known;
+	site.source_device_id = device_of(process, source, context);
+	site.target_device_id = device_of(process, target, context);
+	site.is_async = (uint8_t)record_is_async(record);
+	site.is_captured = !!(record->flags & RECORD_CAPTURED);
+	return find_site(process, &site);
+}
+
+void ingest_transfer(struct ingest_process *process, struct ingest_thread *thread,
+		     const struct record *record, const struct store_row_call *call)
+{
+	enum transfer_kind kind = record_transfer_kind(record);
+	struct end source = { PLACE_UNKNOWN, NULL, false };
+	struct end target = find_end(process, record->b, record_target_place(record),
+				     place_by_direction(kind, false), call->start_ns);
+	struct store_row_transfer row = {
+		.id = process->ingest->next_transfer++,
+		.thread_id = thread->id,
+		.bytes = record->c,
+		.start_ns = call->start_ns,
+		.duration_ns = call->duration_ns,
+		.source_address = record->a,
+		.target_address = record->b,
+		.has_target = true,
+	};
+
+	if (kind != TRANSFER_MEMSET && kind != TRANSFER_PREFETCH)
+		source = find_end(process, record->a, record_source_place(record),
+				  place_by_direction(kind, true), call->start_ns);
+	row.has_source = source.is_known;
+	row.source_id = source.block ? source.block->id : 0;
+	row.target_id = target.block ? target.block->id : 0;
+	row.stream_id = ingest_identity_stream(process, thread, record_context(record),
+					       record->stream);
+	row.site_id = describe_site(process, record, call, &source, &target);
+	store_row_transfer(&process->ingest->rows, &row);
+	ingest_total_transfer(&process->ingest->total, row.site_id, record->c, call->duration_ns,
+			      record->result != 0);
+}

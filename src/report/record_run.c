@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/record_run.h"
+
+#include "core/clock.h"
+#include "core/option.h"
+#include "report/collect.h"
+#include "report/message.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+	COLLECTORS_MOST = 2, /* one more where the first was killed */
+	EXIT_NO_RECORDS = 10, /* of a collector, for us alone */
+	SIGNAL_BASE = 128,
+};
+
+static sigset_t old_mask;
+static struct sigaction old_interrupt, old_quit;
+
+static void make_pipe(int ends[2])
+{
+	if (pipe2(ends, O_CLOEXEC))
+		message_die(EXIT_COULD_NOT, "cannot make a pipe: %s", strerror(errno));
+}
+
+/* A terminal sends these to the program too; we wait for what it makes of them. */
+static void hold_signals(struct record_run *run)
+{
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t ours;
+
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGCHLD);
+	sigaddset(&ours, SIGTERM);
+	sigaddset(&ours, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ours, &old_mask);
+	sigaction(SIGINT, &ignore, &old_interrupt);
+	sigaction(SIGQUIT, &ignore, &old_quit);
+	run->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (run->signals < 0)
+		message_die(EXIT_COULD_NOT, "cannot wait for signals: %s", strerror(errno));
+}
+
+static void restore_signals(void)
+{
+	sigaction(SIGINT, &old_interrupt, NULL);
+	sigaction(SIGQUIT, &old_quit, NULL);
+	sigprocmask(SIG_SETMASK, &old_mask, NULL);
+}
+
+/* Where to record; and who, if children are left out: exec keeps a pid, fork does not. */
+static void set_session(const char *directory)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	if (setenv(OPTION_ENV_SESSION, directory, 1) ||
+	    (strcmp(option_text(OPTION_CHILDREN), "none") ? unsetenv(OPTION_ENV_ROOT) :
+							      setenv(OPTION_ENV_ROOT, pid, 1)))
+		_exit(EXIT_COULD_NOT);
+}
+
+_Noreturn static void become_program(struct record_run *run, int go)
+{
+	char directory[PATH_MAX] = "";
+
+	if (read(go, directory, sizeof(directory) - 1) <= 0)
+		_exit(EXIT_COULD_NOT);
+	set_session(directory);
+	restore_signals();
+	execv(run->path, run->argv);
+	/* A script without a first line that names its interpreter: a shell would run it. */
+	if (errno == ENOEXEC)
+		execvp(run->path, run->argv);
+	message_warn("cannot run %s: %s", run->path, strerror(errno));
+	_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+}
+
+void record_run_prepare(struct record_run *run)
+{
+	int ends[2];
+
+	hold_signals(run);
+	make_pipe(ends);
+	run->program = fork();
+	if (run->program < 0)
+		message_die(EXIT_COULD_NOT, "cannot start %s: %s", run->path, strerror(errno));
+	if (!run->program) {
+		close(ends[1]);
+		become_program(run, ends[0]);
+	}
+	close(ends[0]);
+	run->go = ends[1];
+}
+
+void record_run_cancel(struct record_run *run)
+{
+	close(run->go);
+	waitpid(run->program, NULL, 0);
+}
+
+_Noreturn static void become_collector(struct record_run *run, int from_record, int to_record)
+{
+	struct collect_link link = { from_record, to_record, run->show_progress };
+
+	/* A session of its own: what a terminal or a batch system sends to the program's is not ours. */
+	setsid();
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	sigprocmask(SIG_SETMASK, &old_mask, NULL);
+	close(run->signals);
+	close(run->go);
+	_exit(collect_run(&run->session, &link) ? EXIT_GOOD : EXIT_NO_RECORDS);
+}
+
+static void send_end(const struct record_run *run)
+{
+	struct collect_end end = {
+		.pid = run->program,
+		.wait_status = run->status,
+		.end_ns = run->end_ns,
+	};
+
+	if (run->has_ended && run->collector &&
+	    write(run->to_collector, &end, sizeof(end)) != (ssize_t)sizeof(end))
+		return; /* it is dead: its successor is told again */
+}
+
+/* The lock is taken here and goes over to the child with the descriptor. */
+static void start_collector(struct record_run *run)
+{
+	int to[2], from[2];
+
+	if (!session_lock(&run->session))
+		message_die(EXIT_COULD_NOT, "%s has a collector already", run->session.directory);
+	make_pipe(to);
+	make_pipe(from);
+	run->collectors++;
+	run->collector = fork();
+	if (run->collector < 0)
+		message_die(EXIT_COULD_NOT, "cannot start the collector: %s", strerror(errno));
+	if (!run->collector) {
+		close(to[1]);
+		close(from[0]);
+		become_collector(run, to[0], from[1]);
+	}
+	close(to[0]);
+	close(from[1]);
+	close(run->session.lock);
+	run->session.lock = -1;
+	run->to_collector = to[1];
+	run->from_collector = from[0];
+	send_end(run);
+}
+
+static void forget_collector(struct record_run *run)
+{
+	close(run->to_collector);
+	close(run->from_collector);
+	run->to_collector = run->from_collector = -1;
+	run->collector = 0;
+}
+
+static void note_program_end(struct record_run *run, int status)
+{
+	run->has_ended = true;
+	run->status = status;
+	run->end_ns = (long long)clock_system_ns(CLOCK_MONOTONIC);
+	send_end(run);
+}
+
+/* True when the collector's end settles the outcome. */
+static bool note_collector_end(struct record_run *run, int status, enum record_outcome *outcome)
+{
+	forget_collector(run);
+	if (WIFSIGNALED(status) && run->collectors < COLLECTORS_MOST) {
+		message_warn("the collector was killed; another one goes on");
+		start_collector(run);
+		return false;
+	}
+	if (WIFSIGNALED(status))
+		message_warn("the collector was killed; what was recorded stays in %s, and "
+			     "'custody report %s' reads it",
+			     run->session.directory, run->session.directory);
+	*outcome = !WIFEXITED(status)			  ? RECORD_BROKEN :
+		   WEXITSTATUS(status) == EXIT_GOOD	  ? RECORD_TRACED :
+		   WEXITSTATUS(status) == EXIT_NO_RECORDS ? RECORD_NOTHING :
+							    RECORD_BROKEN;
+	return true;
+}
+
+/* True when nothing is left to wait for. */
+static bool reap(struct record_run *run, enum record_outcome *outcome, bool *is_settled)
+{
+	int status;
+	pid_t child;
+
+	while ((child = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (child == run->program)
+			note_program_end(run, status);
+		else if (child == run->collector)
+			*is_settled |= note_collector_end(run, status, outcome);
+	}
+	return run->has_ended && *is_settled;
+}
+
+static void pass_signals_on(struct record_run *run)
+{
+	struct signalfd_siginfo info;
+
+	while (read(run->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		if (info.ssi_signo != SIGCHLD && !run->has_ended)
+			kill(run->program, (int)info.ssi_signo);
+}
+
+enum record_outcome record_run_start(struct record_run *run)
+{
+	enum record_outcome outcome = RECORD_BROKEN;
+	const char *directory = run->session.directory;
+	bool is_settled = false;
+	char byte;
+
+	start_collector(run);
+	if (write(run->go, directory, strlen(directory)) < 0)
+		message_die(EXIT_COULD_NOT, "cannot start %s: %s", run->path, strerror(errno));
+	close(run->go);
+	run->go = -1;
+	while (!reap(run, &outcome, &is_settled)) {
+		struct pollfd wait[2] = { { .fd = run->signals, .events = POLLIN },
+					  { .fd = run->from_collector, .events = POLLIN } };
+
+		/* A closed pipe would end every poll at once: its owner's end comes as a signal. */
+		poll(wait, run->collector ? 2 : 1, -1);
+		pass_signals_on(run);
+		if (run->collector && wait[1].revents && read(run->from_collector, &byte, 1) == 1)
+			return RECORD_GOES_ON;
+		if (run->collector && wait[1].revents & POLLHUP)
+			poll(wait, 1, 100);
+	}
+	return outcome;
+}
+
+int record_run_exit_code(const struct record_run *run)
+{
+	if (WIFSIGNALED(run->status))
+		return SIGNAL_BASE + WTERMSIG(run->status);
+	return WEXITSTATUS(run->status);
+}

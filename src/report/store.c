@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "report/store.h"
+
+#include "report/ingest_table.h"
+#include "report/message.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Noreturn void store_fail(struct store *store)
+{
+	int code = sqlite3_extended_errcode(store->db);
+	const char *why = sqlite3_errmsg(store->db);
+
+	if (code == SQLITE_FULL)
+		why = "no space is left there";
+	else if ((code & 0xff) == SQLITE_IOERR && sqlite3_system_errno(store->db))
+		why = strerror(sqlite3_system_errno(store->db));
+	if (store->kept)
+		message_die(EXIT_COULD_NOT,
+			    "cannot write %s: %s; what was recorded stays in %s, and "
+			    "'custody report %s' reads it",
+			    store->path, why, store->kept, store->kept);
+	message_die(EXIT_COULD_NOT, "cannot write %s: %s", store->path, why);
+}
+
+static void check(struct store *store, int code)
+{
+	if (code != SQLITE_OK)
+		store_fail(store);
+}
+
+void store_run(struct store *store, const char *sql)
+{
+	check(store, sqlite3_exec(store->db, sql, NULL, NULL, NULL));
+}
+
+sqlite3_stmt *store_prepare(struct store *store, sqlite3_stmt **statement, const char *sql)
+{
+	if (*statement)
+		return *statement;
+	check(store, sqlite3_prepare_v3(store->db, sql, -1, SQLITE_PREPARE_PERSISTENT, statement,
+					NULL));
+	if (store->statement_count == sizeof(store->statements) / sizeof(*store->statements))
+		message_die(EXIT_COULD_NOT, "too many prepared statements");
+	store->statements[store->statement_count++] = statement;
+	return *statement;
+}
+
+void store_forget(struct store *store, sqlite3_stmt **statement)
+{
+	for (int i = 0; i < store->statement_count; i++)
+		if (store->statements[i] == statement)
+			store->statements[i] = store->statements[--store->statement_count];
+	sqlite3_finalize(*statement);
+	*statement = NULL;
+}
+
+void store_step(struct store *store, sqlite3_stmt *statement)
+{
+	if (sqlite3_step(statement) != SQLITE_DONE)
+		store_fail(store);
+	sqlite3_reset(statement);
+}
+
+bool store_next(struct store *store, sqlite3_stmt *statement)
+{
+	int code = sqlite3_step(statement);
+
+	if (code == SQLITE_ROW)
+		return true;
+	if (code != SQLITE_DONE)
+		store_fail(store);
+	sqlite3_reset(statement);
+	return false;
+}
+
+static char *copy_text(const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		message_die(EXIT_COULD_NOT, "out of memory");
+	return copy;
+}
+
+static struct store *open_file(const char *path, const char *kept)
+{
+	struct store *store = ingest_table_memory(NULL, 1, sizeof(*store));
+
+	memset(store, 0, sizeof(*store));
+	store->path = copy_text(path);
+	store->kept = kept ? copy_text(kept) : NULL;
+	check(store, sqlite3_open_v2(path, &store->db,
+				     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+					     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+				     NULL));
+	sqlite3_busy_timeout(store->db, 60000);
+	return store;
+}
+
+/*
+ * Nothing here must survive a crash of the machine, all must survive one of the
+ * collector: the log is written, but nobody waits for the disk.
+ */
+static void set_recording_modes(struct store *store)
+{
+	store_run(store, "PRAGMA journal_mode = WAL;"
+			 "PRAGMA synchronous = OFF;"
+			 "PRAGMA wal_autocheckpoint = 4000;"
+			 "PRAGMA cache_size = -8192;"
+			 "PRAGMA temp_store = FILE;"
+			 "PRAGMA foreign_keys = OFF;");
+}
+
+struct store *store_create(const char *path, const char *kept)
+{
+	struct store *store = open_file(path, kept);
+
+	store_run(store, "PRAGMA page_size = 8192; PRAGMA encoding = 'UTF-8';");
+	set_recording_modes(store);
+	store_begin(store);
+	store_run(store, store_schema);
+	store_set_number(store, "schema_version", STORE_VERSION);
+	store_set_text(store, "custody_version", PACKAGE_VERSION);
+	store_set_number(store, "complete", 0);
+	store_commit(store);
+	return store;
+}
+
+struct store *store_continue(const char *path, const char *kept)
+{
+	struct store *store = open_file(path, kept);
+
+	set_recording_modes(store);
+	return store;
+}
+
+void store_begin(struct store *store)
+{
+	if (!store->is_open)
+		store_run(store, "BEGIN IMMEDIATE");
+	store->is_open = true;
+}
+
+void store_commit(struct store *store)
+{
+	if (store->is_open)
+		store_run(store, "COMMIT");
+	store->is_open = false;
+}
+
+void store_complete(struct store *store)
+{
+	store_begin(store);
+	store_run(store, store_schema_end);
+	store_run(store, "DELETE FROM ingest; DELETE FROM meta WHERE key = 'session';"
+			 "UPDATE meta SET value = 1 WHERE key = 'complete';");
+	store_commit(store);
+	store_run(store, "PRAGMA journal_mode = DELETE");
+}
+
+void store_close(struct store *store)
+{
+	for (int i = 0; i < store->statement_count; i++) {
+		sqlite3_finalize(*store->statements[i]);
+		*store->statements[i] = NULL;
+	}
+	if (sqlite3_close(store->db) != SQLITE_OK)
+		store_fail(store);
+	free(store->path);
+	free(store->kept);
+	free(store);
+}
+
+int64_t store_number(struct store *store, const char *sql)
+{
+	sqlite3_stmt *statement;
+	int64_t number = 0;
+
+	check(store, sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL));
+	if (store_next(store, statement))
+		number = sqlite3_column_int64(statement, 0);
+	sqlite3_finalize(statement);
+	return number;
+}
+
+static sqlite3_stmt *prepare_meta(struct store *store, const char *key)
+{
+	sqlite3_stmt *statement;
+
+	check(store, sqlite3_prepare_v2(store->db, "INSERT OR REPLACE INTO meta VALUES (?1, ?2)",
+					-1, &statement, NULL));
+	sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
+	return statement;
+}
+
+void store_set_text(struct store *store, const char *key, const char *value)
+{
+	sqlite3_stmt *statement = prepare_meta(store, key);
+
+	sqlite3_bind_text(statement, 2, value, -1, SQLITE_STATIC);
+	store_step(store, statement);
+	sqlite3_finalize(statement);
+}
+
+void store_set_number(struct store *store, const char *key, int64_t value)
+{
+	sqlite3_stmt *statement = prepare_meta(store, key);
+
+	sqlite3_bind_int64(statement, 2, value);
+	store_step(store, statement);
+	sqlite3_finalize(statement);
+}
+
+char *store_text(struct store *store, const char *key)
+{
+	sqlite3_stmt *statement;
+	char *text = NULL;
+
+	check(store, sqlite3_prepare_v2(store->db, "SELECT value FROM meta WHERE key = ?1", -1,
+					&statement, NULL));
+	sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
+	if (store_next(store, statement) && sqlite3_column_text(statement, 0))
+		text = copy_text((const char *)sqlite3_column_text(statement, 0));
+	sqlite3_finalize(statement);
+	return text;
+}
