@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/object.h"
 
-#include <string.h>
+#include <sys/auxv.h>
+
+/* strcmp may be a sanitizer's, which is not ready when the first look-up comes. */
+static bool is_same(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
 
 /* On most CPUs the loader has relocated d_ptr in place, on some it has not. */
 static const void *dynamic_pointer(const struct object *object, ElfW(Addr) value)
@@ -64,6 +74,49 @@ void object_describe(const struct dl_phdr_info *info, struct object *object)
 		read_dynamic(object, dynamic);
 }
 
+/* What the loader keeps for debuggers: the list of loaded objects, behind the program's DT_DEBUG. */
+static const struct link_map *first_loaded(void)
+{
+	const ElfW(Phdr) *header = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+	size_t count = getauxval(AT_PHNUM);
+	const ElfW(Dyn) *entry = NULL;
+	uintptr_t bias = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (header[i].p_type == PT_PHDR)
+			bias = (uintptr_t)header - header[i].p_vaddr;
+		if (header[i].p_type == PT_DYNAMIC)
+			entry = (const ElfW(Dyn) *)(bias + header[i].p_vaddr);
+	}
+	for (; entry && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_DEBUG && entry->d_un.d_ptr)
+			return ((const struct r_debug *)entry->d_un.d_ptr)->r_map;
+	return NULL;
+}
+
+static bool is_file(const char *path, const char *file)
+{
+	const char *name = path;
+
+	for (; *path; path++)
+		if (*path == '/')
+			name = path + 1;
+	return is_same(name, file);
+}
+
+bool object_find_startup(const char *file, struct object *object)
+{
+	const struct link_map *map = first_loaded();
+
+	while (map && !is_file(map->l_name, file))
+		map = map->l_next;
+	if (!map)
+		return false;
+	*object = (struct object){ .bias = map->l_addr, .path = map->l_name };
+	read_dynamic(object, map->l_ld);
+	return true;
+}
+
 struct search {
 	const char *soname;
 	const void *address;
@@ -78,7 +131,7 @@ static int match(struct dl_phdr_info *info, size_t size, void *data)
 	(void)size;
 	object_describe(info, object);
 	if (search->soname)
-		return object->soname && !strcmp(object->soname, search->soname);
+		return object->soname && is_same(object->soname, search->soname);
 	return object_covers(object, search->address);
 }
 
@@ -103,7 +156,7 @@ static bool symbol_is(const struct object *object, const ElfW(Sym) *symbol, cons
 
 	return symbol->st_shndx != SHN_UNDEF && symbol->st_value &&
 	       (type == STT_FUNC || type == STT_NOTYPE) && binding != STB_LOCAL &&
-	       !strcmp(object->strings + symbol->st_name, name);
+	       is_same(object->strings + symbol->st_name, name);
 }
 
 uint32_t object_hash(const char *name)
@@ -192,7 +245,7 @@ static bool find_build_id(const char *note, size_t left, char *text, size_t byte
 			return false;
 		note += sizeof(*header);
 		if (header->n_type == NT_GNU_BUILD_ID && header->n_namesz == 4 &&
-		    !memcmp(note, "GNU", 4) && 2 * (size_t)header->n_descsz < bytes) {
+		    is_same(note, "GNU") && 2 * (size_t)header->n_descsz < bytes) {
 			print_hexadecimal((const unsigned char *)note + name, header->n_descsz,
 					  text);
 			return true;

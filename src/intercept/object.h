@@ -31,6 +31,13 @@ struct object {
 /* What the loader reports in `info`; call only inside dl_iterate_phdr. */
 void object_describe(const struct dl_phdr_info *info, struct object *object);
 
+/*
+ * One of the objects the program was started with, by the end of its path.  No
+ * function of libc is called that anybody could stand in front of, no lock is
+ * taken: this is how libc itself is found, maybe before anything is set up.
+ */
+bool object_find_startup(const char *file, struct object *object);
+
 /* The first loaded object with this soname; false: none. */
 bool object_find_soname(const char *soname, struct object *object);
 

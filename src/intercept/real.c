@@ -86,13 +86,19 @@ bool real_is_driver(const void *address)
 	       (uintptr_t)address < atomic_load_explicit(&driver_end, memory_order_relaxed);
 }
 
+/* A program whose loader says nothing to debuggers is left the ordinary way. */
+static bool find_library(const char *file, struct object *object)
+{
+	return object_find_startup(file, object) || object_find_soname(file, object);
+}
+
 void real_find_libc(void)
 {
 	static const char *const library[] = { "libc.so.6", "libdl.so.2" };
 	struct object object;
 
 	for (size_t i = 0; i < 2 && !(real_dlsym && real_dlvsym); i++) {
-		if (!object_find_soname(library[i], &object))
+		if (!find_library(library[i], &object))
 			continue;
 		real_dlsym = (void *(*)(void *, const char *))object_symbol(&object, "dlsym");
 		real_dlvsym = (void *(*)(void *, const char *, const char *))object_symbol(
