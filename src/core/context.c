@@ -76,6 +76,17 @@ bool context_find_primary(int device, struct context *context)
 	return copy_entry(atomic_load_explicit(&primaries[device], memory_order_acquire), context);
 }
 
+/*
+ * The dead in front of a chain leave it, for a program that makes and destroys
+ * contexts without end; a reader who stands on one still finds its way.
+ */
+static uint32_t skip_dead(uint32_t number)
+{
+	while (number && atomic_load_explicit(&entries[number].is_dead, memory_order_relaxed))
+		number = entries[number].next;
+	return number;
+}
+
 /* Under the lock `adding`. */
 static uint32_t append_entry(uint64_t handle, int device, bool is_primary)
 {
@@ -87,7 +98,7 @@ static uint32_t append_entry(uint64_t handle, int device, bool is_primary)
 	entry->handle = handle;
 	entry->device = (int16_t)device;
 	entry->is_primary = is_primary;
-	entry->next = atomic_load_explicit(bucket_of(handle), memory_order_relaxed);
+	entry->next = skip_dead(atomic_load_explicit(bucket_of(handle), memory_order_relaxed));
 	atomic_store_explicit(&entry->is_dead, false, memory_order_relaxed);
 	atomic_store_explicit(&count, number, memory_order_relaxed);
 	atomic_store_explicit(bucket_of(handle), number, memory_order_release);

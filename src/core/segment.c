@@ -16,7 +16,7 @@ enum { TEXT_SLOTS_MAX = CHUNK_RECORDS - 8 };
 static uint64_t read_generation(void)
 {
 	const _Atomic uint64_t *generation =
-		atomic_load_explicit(&process_generation, memory_order_relaxed);
+		atomic_load_explicit(&process_generation, memory_order_acquire);
 
 	return atomic_load_explicit(generation, memory_order_relaxed);
 }

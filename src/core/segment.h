@@ -43,7 +43,7 @@ extern const _Atomic uint64_t *_Atomic process_generation;
 static inline bool segment_is_ready(const struct thread_segment *self)
 {
 	const _Atomic uint64_t *generation =
-		atomic_load_explicit(&process_generation, memory_order_relaxed);
+		atomic_load_explicit(&process_generation, memory_order_acquire);
 
 	return self->generation == atomic_load_explicit(generation, memory_order_relaxed);
 }

@@ -43,6 +43,9 @@ struct spawn_plan {
 
 extern char **environ;
 
+/* clone() itself; a sanitizer puts its own fork() handling before that name. */
+extern int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...);
+
 /* A line of /proc/self/maps: "from-to rwxp offset device inode    path". */
 static bool read_map_line(char *line, uintptr_t wanted, char *path, size_t bytes)
 {
@@ -187,8 +190,8 @@ static IN_CHILD int run_first(void *argument)
 	syscall(SYS_setsid);
 	close_others();
 	syscall(SYS_chdir, "/");
-	child = clone(run_collector, plan->second_stack + STACK_BYTES,
-		      CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+	child = __clone(run_collector, plan->second_stack + STACK_BYTES,
+			CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
 	if (child > 0)
 		syscall(SYS_wait4, child, &status, 0, NULL);
 	syscall(SYS_exit, status ? 1 : 0);
@@ -216,7 +219,7 @@ static int run_plan(struct spawn_plan *plan, const char *session)
 	plan->arguments[2] = "--session";
 	plan->arguments[3] = session;
 	plan->arguments[4] = NULL;
-	child = clone(run_first, plan->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, plan);
+	child = __clone(run_first, plan->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, plan);
 	return child < 0 ? -1 : await_child(child);
 }
 

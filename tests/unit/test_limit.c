@@ -234,13 +234,17 @@ END_TEST
 
 START_TEST(no_free_descriptor)
 {
-	struct rlimit limit = { 3, 3 };
+	const int most = 64;
+	struct rlimit limit = { most, most };
 
 	ck_assert_uint_eq(write_many(10), 0);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	while (open("/dev/null", O_RDONLY) >= 0)
 		;
 	ck_assert_uint_gt(write_many(20 * CHUNK_RECORDS), 0);
+	for (int fd = STDERR_FILENO + 1; fd < most; fd++)
+		if (fd != said)
+			close(fd);
 	expect_one_line("descriptor");
 }
 END_TEST

@@ -176,6 +176,16 @@ START_TEST(raw_clone_is_noticed_late_where_no_page_is_wiped)
 END_TEST
 
 static int child_status = -1;
+static pthread_key_t last_key;
+
+/* Behind the end of the recording of this thread, which came in the first round. */
+static void leave_at_last(void *rounds)
+{
+	if (rounds == (void *)1)
+		pthread_setspecific(last_key, (void *)2);
+	else
+		_exit(segment_is_ready(&thread_segment));
+}
 
 /* The thread that forks ends in the child as well; it must not close its parent's chunk. */
 static void *fork_and_end(void *argument)
@@ -184,10 +194,11 @@ static void *fork_and_end(void *argument)
 
 	write_one(0);
 	child = fork();
-	if (child)
-		waitpid(child, &child_status, 0);
-	else
-		pthread_exit(argument);
+	if (!child) {
+		pthread_setspecific(last_key, (void *)1);
+		return argument;
+	}
+	waitpid(child, &child_status, 0);
 	write_one(1);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&thread_segment.chunk->header.state) != CHUNK_OWNED)
@@ -199,6 +210,7 @@ START_TEST(end_of_a_forked_thread_leaves_the_parents_chunk)
 {
 	pthread_t thread;
 
+	pthread_key_create(&last_key, leave_at_last);
 	pthread_create(&thread, NULL, fork_and_end, NULL);
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(child_status, 0);
