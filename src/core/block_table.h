@@ -31,7 +31,7 @@ struct block_page {
 };
 
 struct block_shard {
-	_Alignas(128) struct lock lock; /* shards of two threads share no line, nor a pair of them */
+	_Alignas(128) struct lock lock; /* no two shards in a line, nor in a pair of lines */
 	uint32_t mask;			/* slots - 1 */
 	uint32_t used;			/* slots with a page, empty or not */
 	uint32_t small;			/* copies in pages of 64 KiB */

@@ -184,28 +184,29 @@ enum release_cause {
 /*
  * What the fields a, b, c and aux hold:
  *
- * kind		a		b		c		stream		aux
- * ALLOC	address	or	block id	bytes		stream, or	block kind | device + 1 << 8
- *		handle					parent's id
- *							if no stream
- * FREE		address	or	block id,	bytes		stream		release_cause (FREED)
- *		handle		0: untracked
- * RELEASE	address		block id	bytes		0		release_cause
- * TRANSFER	source		target		bytes		stream		AUX_TRANSFER()
- *		(value of a
- *		memset)
- * OPERATION,	object		second		bytes, if the	stream		0
- * QUERY	handle		object		call has any
- * CONTEXT	handle		driver's id,	flags: 1 is	0		device + 1
- *				0 unknown	the primary one
- * CONTEXT_END	handle		0		0		0		release_cause
- * DEVICE	uuid bytes	uuid bytes	total bytes	compute		device + 1
- *		0-7		8-15				capability
- * MODULE	base		size		0		0		0
- * COUNTER	calls		errors		ticks		largest ticks	0
- * GAP		lost records	first tick	last tick	0		0
- * UNCOVERED	address		version asked	flags asked	0		0
- * THREAD	0		0		0		0		0
+ * kind         a             b              c             stream         aux
+ * ALLOC        address       block id       bytes         stream, or     block kind |
+ *              or handle                                  parent's id    device + 1 << 8
+ *                                                         if no stream
+ * FREE         address       block id,      bytes         stream         release_cause (FREED)
+ *              or handle     0: untracked
+ * RELEASE      address       block id       bytes         0              release_cause
+ * TRANSFER     source        target         bytes         stream         AUX_TRANSFER()
+ *              (value of
+ *              a memset)
+ * OPERATION,   object        second         bytes, if     stream         0
+ * QUERY        handle        object         any
+ * CONTEXT      handle        driver's id,   flags: 1 is   0              device + 1
+ *                            0 unknown      the primary
+ * CONTEXT_END  handle        0              0             0              release_cause
+ * DEVICE       uuid bytes    uuid bytes     total bytes   compute        device + 1
+ *              0-7           8-15                         capability
+ * MODULE       base          size           0             0              0
+ * COUNTER      calls         errors         ticks         largest        0
+ *                                                         ticks
+ * GAP          lost          first tick     last tick     0              0
+ * UNCOVERED    address       version asked  flags asked   0              0
+ * THREAD       0             0              0             0              0
  *
  * Alloc: the block lives from start + duration.  A failed call (result != 0) of
  * any kind makes a row in `failure` and, of kind ALLOC or FREE, nothing else.

@@ -58,7 +58,7 @@ static bool read_map_line(char *line, uintptr_t wanted, char *path, size_t bytes
 	return slash && snprintf(path, bytes, "%s", slash) < (int)bytes;
 }
 
-/* The file that `wanted` is mapped from, by its absolute path: the loader may know a relative one. */
+/* The file that `wanted` is mapped from, by its absolute path; the loader may know another. */
 static bool find_mapped_file(uintptr_t wanted, char *path, size_t bytes)
 {
 	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);

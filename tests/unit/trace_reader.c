@@ -118,8 +118,7 @@ static bool has_text(const struct record *record)
 	       record->kind == RECORD_UNCOVERED || record->kind == RECORD_THREAD;
 }
 
-static void walk_chunk(struct trace_chunk *chunk,
-		       void (*visit)(const struct record *, const char *text, void *), void *argument)
+static void walk_chunk(struct trace_chunk *chunk, trace_reader_visit *visit, void *argument)
 {
 	uint32_t written = atomic_load_explicit(&chunk->header.written, memory_order_acquire);
 
@@ -132,7 +131,7 @@ static void walk_chunk(struct trace_chunk *chunk,
 }
 
 void trace_reader_walk(const struct trace_reader *reader, uint32_t thread,
-		       void (*visit)(const struct record *, const char *text, void *), void *argument)
+		       trace_reader_visit *visit, void *argument)
 {
 	struct trace_chunk *chunk = trace_reader_next(reader, thread, 0);
 

@@ -45,8 +45,9 @@ struct trace_chunk *trace_reader_next(const struct trace_reader *reader, uint32_
  * Call `visit` with every published record of a thread, in the order written;
  * `text` is behind a record that has one.
  */
+typedef void trace_reader_visit(const struct record *record, const char *text, void *argument);
 void trace_reader_walk(const struct trace_reader *reader, uint32_t thread,
-		       void (*visit)(const struct record *, const char *text, void *), void *argument);
+		       trace_reader_visit *visit, void *argument);
 
 /* Records of a kind in all chunks of a thread; 0 for all threads. */
 uint64_t trace_reader_count_kind(const struct trace_reader *reader, uint32_t thread,
