@@ -105,8 +105,7 @@ void call_write_failure(struct call *call, unsigned int slot)
 	if (!call->start)
 		call->start = clock_ticks(call->self->clock);
 	call->flags = 0;
-	call_write(call, &(struct call_facts){ .kind = RECORD_QUERY,
-					       .context = current_number() });
+	call_write(call, &(struct call_facts){ .kind = RECORD_QUERY, .context = current_number() });
 }
 
 /*

@@ -121,8 +121,8 @@ void caller_scan(const void *caller)
 	dl_iterate_phdr(compare_counts, &is_changed);
 	if (is_changed)
 		dl_iterate_phdr(visit, NULL);
-	caller_pages.page[page % CALLER_PAGES] =
-		page << CALLER_EPOCH_BITS | (uint16_t)atomic_load(&caller_epoch);
+	caller_pages.page[page % CALLER_PAGES] = page << CALLER_EPOCH_BITS |
+						 (uint16_t)atomic_load(&caller_epoch);
 	errno = saved_errno;
 }
 

@@ -30,13 +30,14 @@ void hook_memory_free_before(struct call *call, uint64_t address, uint64_t strea
 void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream);
 
 /* hook_array.c */
-struct array_shape {
-	uint64_t width, height, depth; /* elements; 0: that dimension is not there */
-	unsigned int format, channels, flags;
-};
-void hook_array_create(struct call *call, uint64_t handle, struct array_shape shape);
-void hook_array_create_mipmapped(struct call *call, uint64_t handle, struct array_shape shape,
-				 unsigned int levels);
+void hook_array_create(struct call *call, uint64_t handle, const CUDA_ARRAY_DESCRIPTOR *shape);
+void hook_array_create_v1(struct call *call, uint64_t handle,
+			  const CUDA_ARRAY_DESCRIPTOR_v1 *shape);
+void hook_array_create_3d(struct call *call, uint64_t handle, const CUDA_ARRAY3D_DESCRIPTOR *shape);
+void hook_array_create_3d_v1(struct call *call, uint64_t handle,
+			     const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape);
+void hook_array_create_mipmapped(struct call *call, uint64_t handle,
+				 const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels);
 void hook_array_external(struct call *call, uint64_t handle,
 			 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmap);
 void hook_array_destroy_before(struct call *call, uint64_t handle);
@@ -121,7 +122,6 @@ void block_take(struct call *call, enum block_space space, uint64_t address);
 void block_end(struct call *call, uint64_t address, uint64_t stream);
 
 /* Record the end of a block that is out of the tracker already. */
-void block_write_end(struct call *call, const struct block *block, uint64_t stream,
-		     uint8_t flags);
+void block_write_end(struct call *call, const struct block *block, uint64_t stream, uint8_t flags);
 
 #endif

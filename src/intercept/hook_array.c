@@ -60,9 +60,9 @@ static unsigned int element_bits(unsigned int format)
 	case CU_AD_FORMAT_Y416:
 		return 64;
 	default: /* the other block-compressed formats have one byte, all the rest four */
-		return format >= CU_AD_FORMAT_BC2_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB
-			       ? 8
-			       : 32;
+		return format >= CU_AD_FORMAT_BC2_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB ?
+			       8 :
+			       32;
 	}
 }
 
@@ -84,12 +84,12 @@ static uint64_t at_least_one(uint64_t extent)
 }
 
 /* Sparse arrays, and those mapped later, take nothing yet. */
-static uint64_t shape_bytes(const struct array_shape *shape)
+static uint64_t shape_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
-	if (shape->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+	if (shape->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
 		return 0;
-	return shape->width * at_least_one(shape->height) * at_least_one(shape->depth) *
-	       bits_of(shape->format, shape->channels) / 8;
+	return shape->Width * at_least_one(shape->Height) * at_least_one(shape->Depth) *
+	       bits_of(shape->Format, shape->NumChannels) / 8;
 }
 
 static void begin_array(struct call *call, enum block_kind kind, uint64_t handle, uint64_t bytes)
@@ -106,47 +106,90 @@ static void begin_array(struct call *call, enum block_kind kind, uint64_t handle
 			  });
 }
 
-void hook_array_create(struct call *call, uint64_t handle, struct array_shape shape)
+/* A description is read where the driver is known to have read it. */
+static bool is_readable(const struct call *call, const void *shape)
 {
-	begin_array(call, BLOCK_ARRAY, handle, shape_bytes(&shape));
+	return call->result == CUDA_SUCCESS && shape;
+}
+
+void hook_array_create_3d(struct call *call, uint64_t handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
+{
+	begin_array(call, BLOCK_ARRAY, handle, is_readable(call, shape) ? shape_bytes(shape) : 0);
+}
+
+void hook_array_create_3d_v1(struct call *call, uint64_t handle,
+			     const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape)
+{
+	CUDA_ARRAY3D_DESCRIPTOR wide = { 0 };
+
+	if (is_readable(call, shape))
+		wide = (CUDA_ARRAY3D_DESCRIPTOR){
+			.Width = shape->Width,
+			.Height = shape->Height,
+			.Depth = shape->Depth,
+			.Format = shape->Format,
+			.NumChannels = shape->NumChannels,
+			.Flags = shape->Flags,
+		};
+	hook_array_create_3d(call, handle, &wide);
+}
+
+void hook_array_create(struct call *call, uint64_t handle, const CUDA_ARRAY_DESCRIPTOR *shape)
+{
+	CUDA_ARRAY3D_DESCRIPTOR deep = { 0 };
+
+	if (is_readable(call, shape))
+		deep = (CUDA_ARRAY3D_DESCRIPTOR){
+			.Width = shape->Width,
+			.Height = shape->Height,
+			.Format = shape->Format,
+			.NumChannels = shape->NumChannels,
+		};
+	hook_array_create_3d(call, handle, &deep);
+}
+
+void hook_array_create_v1(struct call *call, uint64_t handle, const CUDA_ARRAY_DESCRIPTOR_v1 *shape)
+{
+	CUDA_ARRAY_DESCRIPTOR wide = { 0 };
+
+	if (is_readable(call, shape))
+		wide = (CUDA_ARRAY_DESCRIPTOR){ shape->Width, shape->Height, shape->Format,
+						shape->NumChannels };
+	hook_array_create(call, handle, &wide);
 }
 
 /* Layers of a layered array stay as they are from level to level; other extents halve. */
-static uint64_t mipmap_bytes(struct array_shape shape, unsigned int levels)
+static uint64_t mipmap_bytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels)
 {
-	bool has_layers = shape.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+	bool has_layers = shape.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
 	uint64_t bytes = 0;
 
 	for (unsigned int i = 0; i < levels && i < 64; i++) {
 		bytes += shape_bytes(&shape);
-		shape.width = at_least_one(shape.width / 2);
-		shape.height /= 2;
-		if (!has_layers)
-			shape.depth /= 2;
+		shape.Width = at_least_one(shape.Width / 2);
+		if (shape.Height)
+			shape.Height = at_least_one(shape.Height / 2);
+		if (shape.Depth && !has_layers)
+			shape.Depth = at_least_one(shape.Depth / 2);
 	}
 	return bytes;
 }
 
-void hook_array_create_mipmapped(struct call *call, uint64_t handle, struct array_shape shape,
-				 unsigned int levels)
+void hook_array_create_mipmapped(struct call *call, uint64_t handle,
+				 const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
-	begin_array(call, BLOCK_ARRAY, handle, mipmap_bytes(shape, levels));
+	begin_array(call, BLOCK_ARRAY, handle,
+		    is_readable(call, shape) ? mipmap_bytes(*shape, levels) : 0);
 }
 
 void hook_array_external(struct call *call, uint64_t handle,
 			 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmap)
 {
-	struct array_shape shape = { 0 };
-	unsigned int levels = 0;
+	uint64_t bytes = 0;
 
-	if (call->result == CUDA_SUCCESS && mipmap) {
-		const CUDA_ARRAY3D_DESCRIPTOR *array = &mipmap->arrayDesc;
-
-		shape = (struct array_shape){ array->Width,  array->Height,	 array->Depth,
-					      array->Format, array->NumChannels, array->Flags };
-		levels = mipmap->numLevels;
-	}
-	begin_array(call, BLOCK_EXTERNAL, handle, mipmap_bytes(shape, levels));
+	if (is_readable(call, mipmap))
+		bytes = mipmap_bytes(mipmap->arrayDesc, mipmap->numLevels);
+	begin_array(call, BLOCK_EXTERNAL, handle, bytes);
 }
 
 void hook_array_destroy_before(struct call *call, uint64_t handle)

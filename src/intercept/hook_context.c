@@ -18,8 +18,7 @@ static __thread uint32_t dying __attribute__((tls_model("initial-exec")));
 /* cuCtxAttach keeps a context alive over a cuCtxDetach; counted over all of them. */
 static _Atomic uint32_t attachments;
 
-static void write_end(struct call *call, uint64_t handle, uint32_t number,
-		      enum release_cause cause)
+static void write_end(struct call *call, uint64_t handle, uint32_t number, enum release_cause cause)
 {
 	call_write(call, &(struct call_facts){
 				 .kind = RECORD_CONTEXT_END,

@@ -53,9 +53,9 @@ static void place_by_driver(struct end *end)
 	if (REAL(driver, cuPointerGetAttributes)(3, attributes, values, end->address) ==
 	    CUDA_SUCCESS) {
 		end->side = type == CU_MEMORYTYPE_DEVICE ? SIDE_DEVICE : SIDE_HOST;
-		end->place = type == CU_MEMORYTYPE_DEVICE ? PLACE_DEVICE
-			     : type == CU_MEMORYTYPE_HOST ? PLACE_PINNED
-							  : PLACE_PAGEABLE;
+		end->place = type == CU_MEMORYTYPE_DEVICE ? PLACE_DEVICE :
+			     type == CU_MEMORYTYPE_HOST	  ? PLACE_PINNED :
+							    PLACE_PAGEABLE;
 		end->device = type == CU_MEMORYTYPE_DEVICE ? ordinal : -1;
 		if (is_managed)
 			end->place = PLACE_MANAGED;
@@ -118,8 +118,7 @@ void hook_copy_peer(struct call *call, uint64_t source, uint64_t source_context,
 	int from = device_of_context(source_context), to = device_of_context(target_context);
 	bool is_one_device = from >= 0 && from == to;
 
-	copy_write(call,
-		   AUX_TRANSFER(is_one_device ? TRANSFER_D2D : TRANSFER_P2P, 0, 0, is_async),
+	copy_write(call, AUX_TRANSFER(is_one_device ? TRANSFER_D2D : TRANSFER_P2P, 0, 0, is_async),
 		   source, target, bytes, stream);
 }
 
@@ -190,8 +189,7 @@ void hook_copy_2d(struct call *call, const CUDA_MEMCPY2D *copy, uint64_t stream,
 		  (uint64_t)copy->WidthInBytes * copy->Height, stream, is_async);
 }
 
-void hook_copy_2d_v1(struct call *call, const CUDA_MEMCPY2D_v1 *copy, uint64_t stream,
-		     int is_async)
+void hook_copy_2d_v1(struct call *call, const CUDA_MEMCPY2D_v1 *copy, uint64_t stream, int is_async)
 {
 	CUDA_MEMCPY2D wide;
 
@@ -239,8 +237,7 @@ void hook_copy_3d(struct call *call, const CUDA_MEMCPY3D *copy, uint64_t stream,
 		  (uint64_t)copy->WidthInBytes * copy->Height * copy->Depth, stream, is_async);
 }
 
-void hook_copy_3d_v1(struct call *call, const CUDA_MEMCPY3D_v1 *copy, uint64_t stream,
-		     int is_async)
+void hook_copy_3d_v1(struct call *call, const CUDA_MEMCPY3D_v1 *copy, uint64_t stream, int is_async)
 {
 	CUDA_MEMCPY3D wide;
 
@@ -365,8 +362,8 @@ void hook_copy_prefetch(struct call *call, uint64_t address, uint64_t bytes, uin
 	copy_write(call, AUX_TRANSFER(TRANSFER_PREFETCH, 0, 0, 1), address, address, bytes, stream);
 }
 
-void hook_copy_prefetch_batch(struct call *call, const CUdeviceptr *addresses,
-			      const size_t *bytes, size_t count, uint64_t stream)
+void hook_copy_prefetch_batch(struct call *call, const CUdeviceptr *addresses, const size_t *bytes,
+			      size_t count, uint64_t stream)
 {
 	if (call->result != CUDA_SUCCESS || !count || !addresses || !bytes) {
 		hook_copy_prefetch(call, 0, 0, stream);

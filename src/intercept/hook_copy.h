@@ -47,8 +47,8 @@ static inline void hook_copy_array(struct call *call, uint16_t aux, uint64_t sou
 }
 
 /* The addresses alone say what moves where. */
-void hook_copy_inferred(struct call *call, uint64_t source, uint64_t target,
-			uint64_t bytes, uint64_t stream, int is_async);
+void hook_copy_inferred(struct call *call, uint64_t source, uint64_t target, uint64_t bytes,
+			uint64_t stream, int is_async);
 void hook_copy_peer(struct call *call, uint64_t source, uint64_t source_context, uint64_t target,
 		    uint64_t target_context, uint64_t bytes, uint64_t stream, int is_async);
 
@@ -68,7 +68,7 @@ void hook_copy_3d_batch(struct call *call, const CUDA_MEMCPY3D_BATCH_OP *list, s
 void hook_copy_decompress(struct call *call, const CUmemDecompressParams *list, size_t count,
 			  uint64_t stream);
 void hook_copy_prefetch(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream);
-void hook_copy_prefetch_batch(struct call *call, const CUdeviceptr *addresses,
-			      const size_t *bytes, size_t count, uint64_t stream);
+void hook_copy_prefetch_batch(struct call *call, const CUdeviceptr *addresses, const size_t *bytes,
+			      size_t count, uint64_t stream);
 
 #endif

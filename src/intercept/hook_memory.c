@@ -56,7 +56,8 @@ static uint64_t ask_range(uint64_t address)
 	CUdeviceptr base = 0;
 	size_t bytes = 0;
 
-	if (address && REAL(driver, cuMemGetAddressRange_v2)(&base, &bytes, address) != CUDA_SUCCESS)
+	if (address &&
+	    REAL(driver, cuMemGetAddressRange_v2)(&base, &bytes, address) != CUDA_SUCCESS)
 		bytes = 0;
 	errno = saved_errno;
 	return bytes;
@@ -87,8 +88,7 @@ void hook_memory_ipc_open(struct call *call, uint64_t address)
 	uint32_t references;
 
 	if (address && tracker_find(SPACE_ADDRESS, address, &block) && block.address == address &&
-	    block.kind == BLOCK_IPC &&
-	    tracker_reference(SPACE_ADDRESS, address, 1, &references))
+	    block.kind == BLOCK_IPC && tracker_reference(SPACE_ADDRESS, address, 1, &references))
 		hook_operation(call, address, 0, block.bytes, STREAM_NONE);
 	else
 		begin_import(call, address, current_ask()->number);

@@ -101,8 +101,7 @@ void hook_vmm_map(struct call *call, uint64_t address, uint64_t bytes, uint64_t 
 	struct block owner = { .device = -1 };
 	uint32_t references;
 
-	if (call->result == CUDA_SUCCESS &&
-	    tracker_reference(SPACE_HANDLE, handle, 1, &references))
+	if (call->result == CUDA_SUCCESS && tracker_reference(SPACE_HANDLE, handle, 1, &references))
 		tracker_find(SPACE_HANDLE, handle, &owner);
 	block_begin(call, &(struct block_facts){
 				  .kind = BLOCK_VMM,

@@ -19,7 +19,7 @@ static const void *dynamic_pointer(const struct object *object, ElfW(Addr) value
 	return (const void *)(value >= object->bias ? value : value + object->bias);
 }
 
-static void read_dynamic(struct object *object, const ElfW(Dyn) *entry)
+static void read_dynamic(struct object *object, const ElfW(Dyn) * entry)
 {
 	ElfW(Xword) soname = 0;
 
@@ -74,7 +74,7 @@ void object_describe(const struct dl_phdr_info *info, struct object *object)
 		read_dynamic(object, dynamic);
 }
 
-/* What the loader keeps for debuggers: the list of loaded objects, behind the program's DT_DEBUG. */
+/* The list of loaded objects that the loader keeps for debuggers, behind DT_DEBUG. */
 static const struct link_map *first_loaded(void)
 {
 	const ElfW(Phdr) *header = (const ElfW(Phdr) *)getauxval(AT_PHDR);
@@ -149,7 +149,7 @@ bool object_find_address(const void *address, struct object *object)
 	return dl_iterate_phdr(match, &search);
 }
 
-static bool symbol_is(const struct object *object, const ElfW(Sym) *symbol, const char *name)
+static bool symbol_is(const struct object *object, const ElfW(Sym) * symbol, const char *name)
 {
 	unsigned type = ELF64_ST_TYPE(symbol->st_info);
 	unsigned binding = ELF64_ST_BIND(symbol->st_info);
@@ -169,8 +169,8 @@ uint32_t object_hash(const char *name)
 }
 
 /* DT_GNU_HASH: four words, a bloom filter, buckets, then one chain word per symbol. */
-static const ElfW(Sym) *find_by_gnu_hash(const struct object *object, const char *name,
-					 uint32_t hash)
+static const ElfW(Sym) *
+	find_by_gnu_hash(const struct object *object, const char *name, uint32_t hash)
 {
 	const uint32_t *table = object->gnu_hash;
 	uint32_t buckets = table[0], first = table[1], words = table[2], shift = table[3];
@@ -196,7 +196,7 @@ static const ElfW(Sym) *find_by_gnu_hash(const struct object *object, const char
 }
 
 /* DT_HASH names the number of symbols; objects with it alone are few and small. */
-static const ElfW(Sym) *find_in_all(const struct object *object, const char *name)
+static const ElfW(Sym) * find_in_all(const struct object *object, const char *name)
 {
 	for (uint32_t i = 1; i < object->hash[1]; i++)
 		if (symbol_is(object, &object->symbols[i], name))

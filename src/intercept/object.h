@@ -20,11 +20,11 @@ struct object {
 	uintptr_t end;
 	const char *path;   /* as the loader knows it; "" for the program itself */
 	const char *soname; /* NULL if it has none */
-	const ElfW(Sym) *symbols;
+	const ElfW(Sym) * symbols;
 	const char *strings;
 	const uint32_t *gnu_hash; /* DT_GNU_HASH, or NULL */
 	const uint32_t *hash;	  /* DT_HASH, or NULL */
-	const ElfW(Phdr) *headers;
+	const ElfW(Phdr) * headers;
 	size_t header_count;
 };
 

@@ -101,8 +101,8 @@ void real_find_libc(void)
 		if (!find_library(library[i], &object))
 			continue;
 		real_dlsym = (void *(*)(void *, const char *))object_symbol(&object, "dlsym");
-		real_dlvsym = (void *(*)(void *, const char *, const char *))object_symbol(
-			&object, "dlvsym");
+		real_dlvsym = (void *(*)(void *, const char *,
+					 const char *))object_symbol(&object, "dlvsym");
 	}
 }
 
@@ -190,8 +190,8 @@ static void bind(const struct object *libcuda)
 	has_neighbours = neighbours_count(libcuda, &exports);
 	for (int i = 0; i < API_COUNT; i++)
 		bind_row(i, object_symbol_hashed(libcuda, api_symbol[i], exports.hash[i]),
-			 has_neighbours && exports.is_there[i] ? next_definition(api_symbol[i])
-							       : NULL);
+			 has_neighbours && exports.is_there[i] ? next_definition(api_symbol[i]) :
+								 NULL);
 	atomic_store_explicit(&driver_start, 0, memory_order_relaxed);
 	atomic_store_explicit(&driver_end, libcuda->end, memory_order_relaxed);
 	atomic_store_explicit(&driver_start, libcuda->start, memory_order_release);

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 /* A function of a table, typed: REAL(driver, cuCtxGetCurrent)(&context). */
-#define REAL(table, name)                                                                          \
+#define REAL(table, name) \
 	((__typeof__(((struct api_type *)0)->name))real_function(real_##table, API_##name))
 
 extern void *real_driver[API_COUNT];

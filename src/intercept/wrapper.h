@@ -29,16 +29,4 @@ static inline uint64_t stream_of(CUstream stream, uint64_t zero)
 #define STREAM_OF_THREAD(stream) stream_of(stream, STREAM_PER_THREAD)
 #define PLACES(kind, source, target, is_async) AUX_TRANSFER(kind, source, target, is_async)
 
-/* A description is read where the driver has read it: never after another kind of error. */
-#define SHAPE(pointer) (call.result == CUDA_SUCCESS && (pointer))
-#define ARRAY_2D(pointer)                                                                          \
-	(SHAPE(pointer) ? (struct array_shape){ (pointer)->Width, (pointer)->Height, 0,            \
-						(pointer)->Format, (pointer)->NumChannels, 0 }     \
-			: (struct array_shape){ 0 })
-#define ARRAY_3D(pointer)                                                                          \
-	(SHAPE(pointer) ? (struct array_shape){ (pointer)->Width, (pointer)->Height,               \
-						(pointer)->Depth, (pointer)->Format,               \
-						(pointer)->NumChannels, (pointer)->Flags }         \
-			: (struct array_shape){ 0 })
-
 #endif
