@@ -48,6 +48,9 @@ static int authorize(void *unused, int action, const char *first, const char *se
 		return SQLITE_OK;
 	case SQLITE_FUNCTION:
 		return second && !strcasecmp(second, "load_extension") ? SQLITE_DENY : SQLITE_OK;
+	case SQLITE_UPDATE:
+		/* SQLite asks for this when it declares table_info as a table; nothing is written. */
+		return first && !strcmp(first, "sqlite_master") ? SQLITE_OK : SQLITE_DENY;
 	case SQLITE_PRAGMA:
 		/* A value could only set something; table_info(name) has one too, and is fine. */
 		return authorize_pragma(first);
@@ -110,8 +113,6 @@ static char *read_input(void)
 	char *text = NULL;
 	size_t room = 0;
 
-	if (isatty(STDIN_FILENO))
-		message_say("sql: reading statements from the terminal; end with Ctrl-D");
 	if (getdelim(&text, &room, '\0', stdin) < 0) {
 		free(text);
 		return strdup("");
@@ -119,15 +120,24 @@ static char *read_input(void)
 	return text;
 }
 
+static const char select_tables[] =
+	"SELECT m.type, m.name, group_concat(i.name, ' ') AS columns"
+	" FROM sqlite_master m, pragma_table_info(m.name) i WHERE m.type IN ('table', 'view')"
+	" GROUP BY m.type, m.name ORDER BY m.type, m.name";
+
+static const char select_schema[] =
+	"SELECT sql || ';' AS schema FROM sqlite_master WHERE sql IS NOT NULL";
+
 /* The two words that people know from the sqlite3 shell, as queries. */
 static const char *translate(const char *text)
 {
 	if (!strcmp(text, ".tables"))
-		return "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view')"
-		       " ORDER BY type, name";
-	if (!strcmp(text, ".schema"))
-		return "SELECT sql || ';' AS schema FROM sqlite_master WHERE sql IS NOT NULL";
-	return text;
+		return select_tables;
+	if (strcmp(text, ".schema"))
+		return text;
+	if (!strcmp(format, "text"))
+		format = "raw";
+	return select_schema;
 }
 
 static int run(int argc, char **argv)
@@ -140,9 +150,9 @@ static int run(int argc, char **argv)
 					"'custody sql --help' tells more");
 	query_open(&query, argv[0]);
 	sqlite3_set_authorizer(query.db, authorize, NULL);
-	if (argc < 2)
+	if (argc < 2 && !isatty(STDIN_FILENO))
 		input = read_input();
-	run_statements(&query, input ? input : translate(argv[1]));
+	run_statements(&query, input ? input : argc < 2 ? select_tables : translate(argv[1]));
 	free(input);
 	query_close(&query);
 	return EXIT_GOOD;
@@ -150,7 +160,7 @@ static int run(int argc, char **argv)
 
 const struct command cmd_sql = {
 	.name = "sql",
-	.summary = "Ask a trace in SQL; QUERY or standard input, .tables and .schema list what is there",
+	.summary = "Ask a trace in SQL, in QUERY or on standard input; .tables and .schema tell what is there",
 	.operands = "TRACE [QUERY]",
 	.options = options,
 	.run = run,

@@ -30,5 +30,6 @@ extern const struct command cmd_report;
 extern const struct command cmd_sql;
 extern const struct command cmd_doctor;
 extern const struct command cmd_env;
+extern const struct command cmd_probe;
 
 #endif

@@ -9,7 +9,12 @@
 
 static const struct command *const commands[] = {
 	&cmd_record,
+	&cmd_report,
+	&cmd_sql,
+	&cmd_doctor,
+	&cmd_env,
 	&cmd_collect,
+	&cmd_probe,
 };
 
 enum { COMMANDS = sizeof(commands) / sizeof(*commands) };

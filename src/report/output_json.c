@@ -25,7 +25,7 @@ static void put(json_t *object, const char *key, json_t *value)
 
 static json_t *make_text(const char *text)
 {
-	char *clean = text_clean(text);
+	char *clean = text_valid(text);
 	json_t *value = json_string(clean);
 
 	free(clean);
@@ -73,7 +73,7 @@ static json_t *make_map(const struct rows *rows)
 
 	for (size_t row = 0; row < rows->count; row++) {
 		const char *text = rows_at(rows, row)[0].text;
-		char *key = text_clean(text ? text : "unknown");
+		char *key = text_valid(text ? text : "unknown");
 		json_t *object = require(json_object());
 
 		put_row(object, rows, row, 1);

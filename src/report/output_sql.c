@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows the widths of a table are taken from; later cells may stick out. */
-enum { LOOK_AHEAD = 500 };
+enum {
+	LOOK_AHEAD = 500, /* rows the widths of a table are taken from; later cells may stick out */
+	LINE_MOST = 80,	  /* under a title */
+};
 
 struct table {
 	int columns;
@@ -28,8 +30,8 @@ static void *require(void *memory)
 	return memory;
 }
 
-/* What a column holds as clean text; a blob as its length. */
-static char *read_cell(sqlite3_stmt *statement, int column)
+/* What a column holds, made fit to be shown; a blob as its length. */
+static char *read_cell(sqlite3_stmt *statement, int column, char *(*fit)(const char *))
 {
 	char *text;
 
@@ -41,7 +43,7 @@ static char *read_cell(sqlite3_stmt *statement, int column)
 			text = NULL;
 		return require(text);
 	default:
-		return text_clean(require((void *)sqlite3_column_text(statement, column)));
+		return fit(require((void *)sqlite3_column_text(statement, column)));
 	}
 }
 
@@ -72,8 +74,11 @@ static void print_titles(const struct table *table, sqlite3_stmt *statement)
 		free(title[i]);
 	free(title);
 	for (int i = 0; i < table->columns; i++) {
-		for (size_t dash = 0; dash < table->width[i]; dash++)
+		size_t width = table->width[i], dash = 0;
+
+		for (; dash < width && dash < LINE_MOST; dash++)
 			putchar('-');
+		printf("%*s", i + 1 == table->columns ? 0 : (int)(width - dash), "");
 		fputs(i + 1 == table->columns ? "\n" : "  ", stdout);
 	}
 }
@@ -99,7 +104,7 @@ static void hold_row(struct table *table, sqlite3_stmt *statement)
 	for (int i = 0; i < table->columns; i++) {
 		int type = sqlite3_column_type(statement, i);
 
-		cell[i] = read_cell(statement, i);
+		cell[i] = read_cell(statement, i, text_clean);
 		if (table->printed)
 			continue;
 		if (text_width(cell[i]) > table->width[i])
@@ -188,7 +193,7 @@ static json_t *make_value(sqlite3_stmt *statement, int column)
 		value = json_real(sqlite3_column_double(statement, column));
 		return value ? value : json_null();
 	default:
-		text = read_cell(statement, column);
+		text = read_cell(statement, column, text_valid);
 		value = require(json_string(text));
 		free(text);
 		return value;
@@ -203,7 +208,7 @@ static int print_json(sqlite3_stmt *statement)
 		json_t *row = require(json_object());
 
 		for (int i = 0; i < sqlite3_column_count(statement); i++) {
-			char *name = text_clean(sqlite3_column_name(statement, i));
+			char *name = text_valid(sqlite3_column_name(statement, i));
 
 			json_object_set_new(row, name, make_value(statement, i));
 			free(name);
@@ -211,6 +216,20 @@ static int print_json(sqlite3_stmt *statement)
 		json_dumpf(row, stdout, JSON_COMPACT);
 		putchar('\n');
 		json_decref(row);
+	}
+	return status;
+}
+
+/* Text that is laid out already, as the statements of a schema. */
+static int print_raw(sqlite3_stmt *statement)
+{
+	int status;
+
+	while ((status = sqlite3_step(statement)) == SQLITE_ROW) {
+		char *text = read_cell(statement, 0, text_clean_lines);
+
+		puts(text);
+		free(text);
 	}
 	return status;
 }
@@ -223,5 +242,7 @@ int output_sql(sqlite3_stmt *statement, const char *format)
 		return print_json(statement);
 	if (!strcmp(format, "csv"))
 		return print_csv(statement);
+	if (!strcmp(format, "raw"))
+		return print_raw(statement);
 	return print_text(statement);
 }

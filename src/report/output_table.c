@@ -125,28 +125,42 @@ static void lay_column(struct layout *layout, size_t column, const struct report
 	layout->width[column] = width;
 }
 
-/* The widest column of text gives way until the line fits, or nothing more can be had. */
+static size_t measure(const struct layout *layout)
+{
+	size_t total = INDENT - BETWEEN;
+
+	for (size_t i = 0; i < layout->rows->columns; i++)
+		if (layout->width[i])
+			total += layout->width[i] + BETWEEN;
+	return total;
+}
+
+/* The widest column of this type; the number of columns if there is none. */
+static size_t find_widest(const struct layout *layout, enum rows_type type)
+{
+	size_t widest = layout->rows->columns;
+
+	for (size_t i = 0; i < layout->rows->columns; i++)
+		if (layout->width[i] && layout->rows->column[i].type == type &&
+		    (widest == layout->rows->columns || layout->width[i] > layout->width[widest]))
+			widest = i;
+	return widest;
+}
+
+/* Text gives way first, the widest column of it; then a drawn bar does without. */
 static void fit(struct layout *layout)
 {
-	const struct rows *rows = layout->rows;
-	size_t total = INDENT - BETWEEN, widest = 0, limit = (size_t)layout->terminal->width;
+	size_t limit = (size_t)layout->terminal->width, total;
+	size_t column = find_widest(layout, ROWS_TEXT);
 
-	for (size_t i = 0; i < rows->columns; i++) {
-		if (!layout->width[i])
-			continue;
-		total += layout->width[i] + BETWEEN;
-		if (rows->column[i].type == ROWS_TEXT &&
-		    (rows->column[widest].type != ROWS_TEXT ||
-		     layout->width[i] > layout->width[widest]))
-			widest = i;
+	while ((total = measure(layout)) > limit && column < layout->rows->columns &&
+	       layout->width[column] > NARROWEST) {
+		layout->width[column]--;
+		column = find_widest(layout, ROWS_TEXT);
 	}
-	if (total <= limit || rows->column[widest].type != ROWS_TEXT)
-		return;
-	total -= limit;
-	if (layout->width[widest] < total + NARROWEST)
-		layout->width[widest] = NARROWEST;
-	else
-		layout->width[widest] -= total;
+	column = find_widest(layout, ROWS_BAR);
+	if (total > limit && column < layout->rows->columns)
+		layout->width[column] = 0;
 }
 
 static void print_cell(const struct layout *layout, size_t column, const char *text, bool is_last,

@@ -9,10 +9,7 @@
 
 #include "report/format.h"
 #include "report/holder.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
+#include "report/usage.h"
 
 #define IS_OWNER "NOT is_view AND kind <> 'ipc'"
 #define IS_DEVICE IS_OWNER " AND kind NOT IN ('pinned', 'registered')"
@@ -68,6 +65,7 @@ static const struct rows_column kind_columns[] = {
 	{ "count", "blocks", ROWS_COUNT },
 	{ "bytes", "bytes in all", ROWS_BYTES },
 	{ "frees", "freed", ROWS_COUNT },
+	{ "highest_bytes", "own peak", ROWS_BYTES },
 	{ "peak_count", NULL, ROWS_COUNT },
 	{ "peak_bytes", "at the peak", ROWS_BYTES },
 	{ NULL, "share", ROWS_SHARE },
@@ -77,13 +75,13 @@ static const struct rows_column kind_columns[] = {
 	{ NULL, NULL, ROWS_TEXT },
 };
 
-enum { KIND_PEAK_BYTES = 5, KIND_SHARE = 6, KIND_IS_HOST = 9 };
+enum { KIND_NAME = 0, KIND_HIGHEST = 4, KIND_PEAK_BYTES = 6, KIND_SHARE = 7, KIND_IS_HOST = 10 };
 
 static const char select_kinds[] =
-	"SELECT kind, sum(count), sum(bytes), sum(frees), COALESCE(sum(peak_count), 0),"
+	"SELECT kind, sum(count), sum(bytes), sum(frees), NULL, COALESCE(sum(peak_count), 0),"
 	" COALESCE(sum(peak_bytes), 0), NULL, COALESCE(sum(exit_count), 0),"
 	" COALESCE(sum(exit_bytes), 0), " IS_HOST
-	" FROM allocation_total WHERE " IS_OWNER " GROUP BY kind ORDER BY " IS_HOST ", 6 DESC, 3 DESC";
+	" FROM allocation_total WHERE " IS_OWNER " GROUP BY kind ORDER BY " IS_HOST ", 7 DESC, 3 DESC";
 
 static const struct rows_column top_columns[] = {
 	HOLDER_COLUMNS("holders at the peak"),
@@ -113,12 +111,6 @@ static const struct rows_column sample_columns[] = {
 	{ "at_ns", NULL, ROWS_MOMENT },	    { "process_id", NULL, ROWS_ID },
 	{ "device_id", NULL, ROWS_ID },	    { "kind", NULL, ROWS_TEXT },
 	{ "live_bytes", NULL, ROWS_BYTES }, { "pending_bytes", NULL, ROWS_BYTES },
-	{ NULL, NULL, ROWS_TEXT },
-};
-
-static const struct rows_column curve_columns[] = {
-	{ NULL, "at", ROWS_MOMENT },
-	{ NULL, "bytes", ROWS_BYTES },
 	{ NULL, NULL, ROWS_TEXT },
 };
 
@@ -188,7 +180,8 @@ static int64_t add_summary(struct query *query, struct report *report)
 	return value[PEAK_BYTES].number;
 }
 
-static void add_kinds(struct query *query, struct report *report, int64_t peak)
+static void add_kinds(struct query *query, struct report *report, const struct usage *usage,
+		      int64_t peak)
 {
 	struct report_section *section =
 		report_add(report, "memory.by_kind", "by kind", REPORT_MAP, kind_columns);
@@ -200,6 +193,7 @@ static void add_kinds(struct query *query, struct report *report, int64_t peak)
 	for (size_t i = 0; i < section->rows.count; i++) {
 		struct rows_value *value = rows_at(&section->rows, i);
 
+		rows_number(&value[KIND_HIGHEST], usage_highest(usage, value[KIND_NAME].text));
 		if (!value[KIND_IS_HOST].number)
 			rows_number(&value[KIND_SHARE],
 				    rows_share(value[KIND_PEAK_BYTES].number, peak));
@@ -244,86 +238,6 @@ static void add_holders(struct query *query, struct report *report, int64_t peak
 	holder_free(&list);
 }
 
-/* One line of `sample`: the bytes of one process, device and kind. */
-struct level {
-	int64_t process_id, device_id;
-	char kind[16];
-	int64_t bytes;	     /* highest in the slice at hand */
-	struct level *next;
-};
-
-static struct level *find_level(struct level **levels, sqlite3_stmt *statement)
-{
-	int64_t process_id = sqlite3_column_int64(statement, 1);
-	int64_t device_id = sqlite3_column_int64(statement, 2);
-	const char *kind = (const char *)sqlite3_column_text(statement, 3);
-	struct level *level = *levels;
-
-	while (level && (level->process_id != process_id || level->device_id != device_id ||
-			 strncmp(level->kind, kind ? kind : "", sizeof(level->kind) - 1)))
-		level = level->next;
-	if (level)
-		return level;
-	level = calloc(1, sizeof(*level));
-	if (!level)
-		return NULL;
-	level->process_id = process_id;
-	level->device_id = device_id;
-	strncpy(level->kind, kind ? kind : "", sizeof(level->kind) - 1);
-	level->next = *levels;
-	*levels = level;
-	return level;
-}
-
-static void add_point(struct rows *rows, int64_t at, const struct level *level, int64_t most)
-{
-	struct rows_value *value = rows_add(rows);
-	int64_t bytes = 0;
-
-	for (; level; level = level->next)
-		bytes = rows_plus(bytes, level->bytes);
-	rows_number(&value[0], at);
-	/* Kinds reach their highest at different moments of a slice; together never above the peak. */
-	rows_number(&value[1], bytes > most ? most : bytes);
-}
-
-static void free_levels(struct level *level)
-{
-	while (level) {
-		struct level *next = level->next;
-
-		free(level);
-		level = next;
-	}
-}
-
-/* All device memory at each moment that has samples; a level without one keeps its last. */
-static void add_curve(struct query *query, struct report *report, int64_t peak)
-{
-	struct report_section *section =
-		report_add(report, NULL, "device memory in use over time", REPORT_CURVE, curve_columns);
-	sqlite3_stmt *statement =
-		query_prepare(query, "SELECT at_ns, process_id, device_id, kind, live_bytes"
-				     " FROM sample WHERE kind NOT IN ('pinned', 'registered', 'ipc')"
-				     " ORDER BY at_ns");
-	struct level *levels = NULL;
-	int64_t at = INT64_MIN;
-
-	while (query_step(query, statement)) {
-		struct level *level = find_level(&levels, statement);
-
-		if (at != INT64_MIN && at != sqlite3_column_int64(statement, 0))
-			add_point(&section->rows, at, levels, peak);
-		at = sqlite3_column_int64(statement, 0);
-		if (level)
-			level->bytes = sqlite3_column_int64(statement, 4);
-	}
-	if (at != INT64_MIN)
-		add_point(&section->rows, at, levels, peak);
-	sqlite3_finalize(statement);
-	free_levels(levels);
-}
-
 static void add_samples(struct query *query, struct report *report)
 {
 	struct report_section *section =
@@ -336,15 +250,19 @@ static void add_samples(struct query *query, struct report *report)
 
 void query_memory(struct query *query, struct report *report)
 {
+	struct report_section *curve;
+	struct usage usage;
 	int64_t peak;
 
 	if (!report_wants(report, REPORT_MEMORY | REPORT_PEAK))
 		return;
 	peak = add_summary(query, report);
-	if (report_wants(report, REPORT_MEMORY)) {
-		add_curve(query, report, peak);
+	curve = report_add(report, NULL, "device memory in use over time", REPORT_CURVE,
+			   usage_columns);
+	usage_load(&usage, query, &curve->rows, peak);
+	if (report_wants(report, REPORT_MEMORY))
 		add_samples(query, report);
-	}
-	add_kinds(query, report, peak);
+	add_kinds(query, report, &usage, peak);
+	usage_free(&usage);
 	add_holders(query, report, peak);
 }

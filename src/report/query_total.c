@@ -64,13 +64,14 @@ static const char make_samples[] =
 	"  FROM level, run GROUP BY (at_ns - first) / slice, process_id, device_id, kind"
 	"  ORDER BY 1";
 
-/* Only those of the one peak of all: the report asks for no other. */
+/* Those of the one peak of all: the report asks for no other.  It is one of device memory. */
 static const char make_peak_blocks[] =
 	"CREATE TEMP TABLE peak_block AS"
 	" SELECT NULL AS process_id, NULL AS device_id, id AS allocation_id"
 	"  FROM main.allocation, (SELECT at_ns FROM peak"
 	"   WHERE process_id IS NULL AND device_id IS NULL)"
-	"  WHERE " LIVES_FROM " <= at_ns AND (" LIVES_TO " IS NULL OR " LIVES_TO " > at_ns)";
+	"  WHERE NOT " IS_HOST " AND " IS_OWNER
+	"  AND " LIVES_FROM " <= at_ns AND (" LIVES_TO " IS NULL OR " LIVES_TO " > at_ns)";
 
 static const char make_transfer_totals[] =
 	"CREATE TEMP TABLE transfer_total AS"

@@ -39,7 +39,8 @@ static char *allocate(size_t bytes)
 	return memory;
 }
 
-char *text_clean(const char *text)
+/* `keep`: control characters that stay as they are; NULL: all. */
+static char *copy(const char *text, const char *keep)
 {
 	const unsigned char *at = (const unsigned char *)text;
 	char *clean = allocate(3 * strlen(text) + 1);
@@ -53,14 +54,29 @@ char *text_clean(const char *text)
 			at++;
 			continue;
 		}
-		if (is_control(at))
-			*end++ = '?';
+		if (keep && is_control(at) && !strchr(keep, *at))
+			*end++ = *at == '\n' || *at == '\t' || *at == '\r' ? ' ' : '?';
 		else
 			end = mempcpy(end, at, length);
 		at += length;
 	}
 	*end = '\0';
 	return clean;
+}
+
+char *text_valid(const char *text)
+{
+	return copy(text, NULL);
+}
+
+char *text_clean(const char *text)
+{
+	return copy(text, "");
+}
+
+char *text_clean_lines(const char *text)
+{
+	return copy(text, "\n\t");
 }
 
 size_t text_width(const char *text)

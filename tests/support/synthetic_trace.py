@@ -80,9 +80,10 @@ class Trace:
         library = self.random.choice((1, 2, 3, 3))
         return ((library + 1) << 32) + 0x1000 + self.random.randrange(12) * 0x140
 
-    def call(self, api, duration):
+    def call(self, api, duration, failed=False):
         sums = self.calls[api]
         sums[0] += 1
+        sums[1] += failed
         sums[2] += duration
         sums[3] = max(sums[3], duration)
 
@@ -145,7 +146,7 @@ class Trace:
         sums[2] += took
         sums[3] = max(sums[3], took)
         sums[4] += failed
-        self.call(api, took)
+        self.call(api, took, failed)
         return failed, size, took
 
     def write_transfers(self):
