@@ -191,21 +191,6 @@ void ingest_process_update(struct ingest_process *process)
 	store_step(ingest->store, update);
 }
 
-/* A deferred free that was still pending is done by the driver at the end. */
-static void end_blocks(struct ingest_process *process)
-{
-	struct ingest_block *block;
-	size_t at = 0;
-
-	while ((block = ingest_table_next(&process->blocks.by_number, &at))) {
-		if (!block->is_pending)
-			continue;
-		block->released_ns = process->end_ns;
-		block->cause = RELEASE_EXIT;
-		ingest_record_batch(process, block);
-	}
-}
-
 static void end_contexts(struct ingest_process *process)
 {
 	struct ingest_context *context;
@@ -236,7 +221,8 @@ void ingest_process_end(struct ingest_process *process, int64_t end_ns)
 	if (process->end_ns < process->last_ns)
 		process->end_ns = process->last_ns;
 	ingest_record_leftovers(process);
-	end_blocks(process);
+	/* A deferred free that was still pending is done by the driver now. */
+	ingest_record_release_all(process, 0, process->end_ns, RELEASE_EXIT);
 	end_contexts(process);
 	ingest_peak_end(&process->ingest->peak, process->id, process->end_ns);
 	ingest_process_update(process);

@@ -181,6 +181,14 @@ void ingest_record_leftovers(struct ingest_process *process);
 /* The number of an api in the file: its row in driver.tbl + 1; makes its row. */
 uint16_t ingest_record_api(struct ingest_process *process, uint16_t api);
 
+/* The block is released: its row, the curve of use and the lists learn of it. */
+void ingest_record_release(struct ingest_process *process, struct ingest_block *block,
+			   int64_t at_ns, enum release_cause cause);
+
+/* The same for all that die with a context; for context 0: all whose free is pending. */
+void ingest_record_release_all(struct ingest_process *process, uint32_t context_id,
+			       int64_t at_ns, enum release_cause cause);
+
 /* Put the block on the list of those whose rows the next commit writes. */
 void ingest_record_batch(struct ingest_process *process, struct ingest_block *block);
 

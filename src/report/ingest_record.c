@@ -176,8 +176,8 @@ static void handle_alloc(struct ingest_process *process, struct ingest_thread *t
 	ingest_record_batch(process, block);
 }
 
-static void release_block(struct ingest_process *process, struct ingest_block *block,
-			  int64_t at_ns, enum release_cause cause)
+void ingest_record_release(struct ingest_process *process, struct ingest_block *block,
+			   int64_t at_ns, enum release_cause cause)
 {
 	block->released_ns = at_ns > block->live_ns ? at_ns : block->live_ns;
 	if (!block->released_ns)
@@ -204,7 +204,7 @@ static void handle_free(struct ingest_process *process, const struct record *rec
 	block->free_duration_ns = call->duration_ns;
 	block->free_caller = call->caller;
 	if (!(record->flags & RECORD_PENDING)) {
-		release_block(process, block, call->start_ns + call->duration_ns, cause);
+		ingest_record_release(process, block, call->start_ns + call->duration_ns, cause);
 		return;
 	}
 	if (!block->is_pending)
@@ -219,14 +219,34 @@ static void handle_release(struct ingest_process *process, const struct record *
 	struct ingest_block *block = ingest_block_find(&process->blocks, record->b);
 
 	if (block)
-		release_block(process, block, call->start_ns + call->duration_ns,
-			      record->aux ? record->aux : RELEASE_FREED);
+		ingest_record_release(process, block, call->start_ns + call->duration_ns,
+				      record->aux ? record->aux : RELEASE_FREED);
 }
 
 /* What its driver keeps when a context dies: memory of pools, of graphs, and virtual memory. */
-static bool dies_with_context(enum block_kind kind)
+static bool dies_with(const struct ingest_block *block, uint32_t context_id)
 {
-	return kind != BLOCK_POOL && kind != BLOCK_VMM && kind != BLOCK_GRAPH;
+	return block->context_id == context_id && block->kind != BLOCK_POOL &&
+	       block->kind != BLOCK_VMM && block->kind != BLOCK_GRAPH;
+}
+
+void ingest_record_release_all(struct ingest_process *process, uint32_t context_id,
+			       int64_t at_ns, enum release_cause cause)
+{
+	struct ingest_block **dying = NULL;
+	struct ingest_block *block;
+	size_t count = 0;
+	size_t at = 0;
+
+	while ((block = ingest_table_next(&process->blocks.by_number, &at))) {
+		if (context_id ? !dies_with(block, context_id) : !block->is_pending)
+			continue;
+		dying = ingest_table_memory(dying, count + 1, sizeof(*dying));
+		dying[count++] = block;
+	}
+	for (size_t i = 0; i < count; i++)
+		ingest_record_release(process, dying[i], at_ns, cause);
+	free(dying);
 }
 
 static void handle_context_end(struct ingest_process *process, const struct record *record,
@@ -234,23 +254,11 @@ static void handle_context_end(struct ingest_process *process, const struct reco
 {
 	struct ingest_context *context = ingest_identity_context(process, record_context(record));
 	int64_t at_ns = call->start_ns + call->duration_ns;
-	struct ingest_block **dying = NULL;
-	struct ingest_block *block;
-	size_t count = 0;
-	size_t at = 0;
 
 	if (!context || context->is_dead)
 		return;
-	while ((block = ingest_table_next(&process->blocks.by_number, &at))) {
-		if (block->context_id != context->id || !dies_with_context(block->kind))
-			continue;
-		dying = ingest_table_memory(dying, count + 1, sizeof(*dying));
-		dying[count++] = block;
-	}
-	for (size_t i = 0; i < count; i++)
-		release_block(process, dying[i], at_ns,
-			      record->aux ? record->aux : RELEASE_CONTEXT);
-	free(dying);
+	ingest_record_release_all(process, context->id, at_ns,
+				  record->aux ? record->aux : RELEASE_CONTEXT);
 	ingest_identity_end_context(process, context, at_ns, record->aux);
 }
 

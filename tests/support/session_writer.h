@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * session_writer.h - writes a session as a traced process would, but exactly
+ * what a test wants: any time, any order, any damage.  One thread.
+ */
+#ifndef CUSTODY_TESTS_SESSION_WRITER_H
+#define CUSTODY_TESTS_SESSION_WRITER_H
+
+#include "core/record.h"
+
+#include <limits.h>
+#include <stddef.h>
+
+enum { SESSION_WRITER_THREADS = 64, SESSION_WRITER_SEGMENTS = 4096 };
+
+struct session_writer {
+	char directory[PATH_MAX]; /* of the process */
+	struct trace_control *control;
+	unsigned char *segment[SESSION_WRITER_SEGMENTS];
+	uint32_t next_chunk; /* never used before: segment * SEGMENT_CHUNKS + index */
+	uint64_t sequence;
+	struct trace_chunk *chunk[SESSION_WRITER_THREADS + 1]; /* by number of the thread */
+	uint32_t clock;
+	uint64_t now; /* ticks, for the headers of chunks */
+	uint32_t segments_most; /* beyond these only chunks given back are used; 0: no bound */
+};
+
+/* An empty session directory whose trace will be `trace`. */
+void session_writer_session(char directory[PATH_MAX], const char *trace);
+
+/*
+ * A process "<pid>-<serial>" in it.  With a pid that no process has, it counts as
+ * ended.  Ticks are nanoseconds until `clock` is changed.
+ */
+void session_writer_open(struct session_writer *writer, const char *session, int pid, int serial);
+
+/* Append a record to the thread's chunk; takes another one when it is full. */
+void session_writer_put(struct session_writer *writer, uint32_t thread, struct record record);
+void session_writer_put_text(struct session_writer *writer, uint32_t thread,
+			     struct record record, const char *text);
+
+/* A counter chunk with one block in use by the thread. */
+struct counter_block *session_writer_counters(struct session_writer *writer, uint32_t thread);
+
+/* Unmap; the files stay. */
+void session_writer_close(struct session_writer *writer);
+
+/* Records in short: times are start and duration in ticks. */
+struct record session_writer_alloc(uint64_t start, uint32_t duration, uint64_t id,
+				   uint64_t address, uint64_t bytes, enum block_kind kind);
+struct record session_writer_free(uint64_t start, uint32_t duration, uint64_t id);
+struct record session_writer_copy(uint64_t start, uint32_t duration, enum transfer_kind kind,
+				  uint64_t source, uint64_t target, uint64_t bytes);
+
+#endif
