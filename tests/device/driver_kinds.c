@@ -383,9 +383,9 @@ static void copy_peers(void)
 
 	fill(host, 4 * SMALL, 6);
 	TRANSFER("H2D", 4 * SMALL, cuMemcpyHtoD, first, host, 4 * SMALL);
-	TRANSFER(NULL, SMALL, cuMemcpyPeer, second, context, first, context, SMALL);
+	TRANSFER("D2D", SMALL, cuMemcpyPeer, second, context, first, context, SMALL);
 	settle();
-	TRANSFER(NULL, SMALL, cuMemcpyPeerAsync, second + SMALL, context, first, context, SMALL,
+	TRANSFER("D2D", SMALL, cuMemcpyPeerAsync, second + SMALL, context, first, context, SMALL,
 		 stream);
 	TRANSFER("D2D", SMALL, cuMemcpyDtoDAsync, second + 2 * SMALL, first, SMALL, stream);
 	CALL(cuStreamSynchronize, stream);

@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 
+ROW = re.compile(r"(\w+)=(-?\d+(?:\|-?\d+)*)")  # not the line that names the column
 COUNT = struct.Struct("40sQQQ")  # struct count of count_file.h
 
 
@@ -44,12 +45,12 @@ class Trace:
         return done.stdout.splitlines()
 
     def numbers(self, query):
-        """Rows of one text column 'name|n|n...' marked with '=', as {name: [n, ...]}."""
+        """Rows of one text column 'name=n|n...', as {name: [n, ...]}."""
         rows = {}
         for line in self.lines(query):
-            if "=" in line:
-                name, values = line.strip().strip('"').split("=", 1)
-                rows[name] = [int(value) for value in values.split("|")]
+            match = ROW.fullmatch(line.strip())
+            if match:
+                rows[match[1]] = [int(value) for value in match[2].split("|")]
         return rows
 
     def complaints(self):
@@ -62,7 +63,7 @@ class Trace:
         if lost.get("v") != [0]:
             found.append(f"records were lost: {lost.get('v')}")
         for line in self.lines("SELECT DISTINCT 'not covered='||name FROM uncovered ORDER BY 1"):
-            if "=" in line:
+            if re.fullmatch(r"not covered=\w+", line.strip()):
                 found.append(line.strip())
         return found
 
@@ -163,8 +164,8 @@ def compare_journal(trace, path):
         ours = trace.numbers(f"SELECT 'v='||COUNT(*)||'|'||COALESCE(SUM(bytes),0) FROM {table} AS t"
                              f" WHERE {conditions(row)}")["v"]
         source = row.get("source", "own journal")
-        for unit, value in zip(("count", "bytes"), ours):
-            if unit in row:
-                found.append(Figure(source, name_of(row), "calls" if unit == "count" else unit,
-                                    value, row[unit]))
+        names = {"count": "calls", "bytes": "bytes refused" if table == "failure" else "bytes"}
+        for key, value in zip(("count", "bytes"), ours):
+            if key in row:
+                found.append(Figure(source, name_of(row), names[key], value, row[key]))
     return found

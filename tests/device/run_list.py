@@ -25,6 +25,7 @@ ROOT = HERE.parent.parent
 VARIANTS = ["bare", "counted", "recorded", "both"]
 RECORDED = "recorded", "both", "cupti"
 SKIPPED = 77
+COMPLAINTS_MAX = 16
 
 
 class Program:
@@ -44,8 +45,9 @@ def python(name, group, **more):
     return Program(name.replace("_", " "), group, ["python3", str(HERE / (name + ".py"))], **more)
 
 
-def program_list(tools):
-    driver = tools.find("driver_kinds")
+def program_list():
+    """Commands whose first word is built and no path yet; Tools.find tells where."""
+    driver = "driver_kinds"
     return [
         python("torch_train", "torch"),
         python("torch_graph", "torch", steady=False),
@@ -56,9 +58,9 @@ def program_list(tools):
         Program("driver API, exit status 7", "driver", [driver, "7"], status=7, simulated=True),
         Program("driver API, abort", "driver", [driver, "abort"], status=-signal.SIGABRT,
                 simulated=True),
-        Program("nvcc, static runtime", "static", [tools.find("runtime_static")]),
-        Program("nvcc, shared runtime", "shared", [tools.find("runtime_shared"), "5"], status=5),
-        Program("nvcc, per-thread streams", "ptds", [tools.find("runtime_ptds")]),
+        Program("nvcc, static runtime", "static", ["runtime_static"]),
+        Program("nvcc, shared runtime", "shared", ["runtime_shared", "5"], status=5),
+        Program("nvcc, per-thread streams", "ptds", ["runtime_ptds"]),
     ]
 
 
@@ -83,7 +85,9 @@ class Tools:
         return None
 
     def find(self, name):
-        """The built program; nvcc builds the missing ones here."""
+        """The built program, None if there is none; nvcc builds the missing ones here."""
+        if name == "python3":
+            return name
         built = self.first("device/" + name, "tests/device/.libs/" + name, "tests/device/" + name)
         if built or name not in self.NVCC:
             return built
@@ -254,11 +258,14 @@ def table(results):
 
 
 def complaints(results):
+    """Not all differences of a run that failed: gpu-test.tsv has them."""
     lines = []
     for result in results:
+        wrong = [figure for figure in result.figures if not figure.is_equal()]
         lines += [f"{result.program.name}: {problem}" for problem in result.problems]
-        lines += [f"{result.program.name}: {figure}" for figure in result.figures
-                  if not figure.is_equal()]
+        lines += [f"{result.program.name}: {figure}" for figure in wrong[:COMPLAINTS_MAX]]
+        if len(wrong) > COMPLAINTS_MAX:
+            lines.append(f"{result.program.name}: {len(wrong) - COMPLAINTS_MAX} more differ")
         if not result.skipped and not result.figures:
             lines.append(f"{result.program.name}: nothing could be compared")
     return lines
@@ -284,8 +291,9 @@ def write_results(results, lines, options):
             for figure in result.figures:
                 file.write(f"{result.program.name}\t{figure.row()}\n")
     with tarfile.open(out / "gpu-test-work.tar.xz", "w:xz", preset=1) as tar:
-        for path in sorted(pathlib.Path(options.work).rglob("*")):
-            if path.is_file() and path.stat().st_size < (4 << 20):
+        for path in sorted(pathlib.Path(options.work).glob("*/*/*")):
+            if path.is_file() and path.parent.name in RECORDED + tuple(VARIANTS) \
+                    and path.stat().st_size < (4 << 20):
                 tar.add(path, path.relative_to(options.work))
 
 
@@ -348,6 +356,8 @@ def print_times(runs):
 
 def run_list(programs, tools, options):
     """Returns what is wrong, in sentences."""
+    for program in programs:
+        program.command[0] = tools.find(program.command[0])
     able = [program for program in programs if program.command[0]]
     wrong = [f"{program.name}: could not be built" for program in programs if program not in able]
     variants = VARIANTS + (["cupti"] if tools.cupti and not options.simulate else [])
@@ -375,7 +385,7 @@ def main():
             print(f"gpu-test: nothing built in {options.stage} (no {what})", file=sys.stderr)
             return 1
     groups = set(filter(None, options.only.split(",")))
-    programs = [program for program in program_list(tools)
+    programs = [program for program in program_list()
                 if (not groups or program.group in groups)
                 and (program.simulated or not options.simulate)]
     wrong = run_list(programs, tools, options)
