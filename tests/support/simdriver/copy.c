@@ -37,8 +37,7 @@ static bool async_call_waits(const struct place *dst, const struct place *src, s
 	return src->kind == PLACE_PAGEABLE && bytes > STAGE_MAX;
 }
 
-/* Takes the source's bytes now, so that the client may reuse them after the call. */
-static CUresult stage(struct op *op)
+CUresult copy_stage(struct op *op)
 {
 	struct box *box = &op->box;
 	char *bytes = malloc(box_bytes(box)), *to = bytes;
@@ -71,7 +70,7 @@ CUresult copy_start(struct stream *stream, struct op *op, const struct place *ds
 	op->box.src = src->bytes;
 	if (bytes == 0)
 		return CUDA_SUCCESS;
-	if (capture_takes(stream, op, &error))
+	if (capture_takes_copy(stream, op, dst, src, &error))
 		return error;
 	waits = synchronous ? sync_call_waits(dst, src) : async_call_waits(dst, src, bytes);
 	if (wants_sync(dst, context) || wants_sync(src, context))
@@ -80,7 +79,7 @@ CUresult copy_start(struct stream *stream, struct op *op, const struct place *ds
 	if (waits)
 		return queue_run(stream, op);
 	if (src->kind == PLACE_PAGEABLE)
-		error = stage(op);
+		error = copy_stage(op);
 	return error ? error : queue_submit(stream, op, NULL);
 }
 

@@ -32,6 +32,7 @@ static CUresult find_array(const struct side *side, const struct extent *extent,
 		return CUDA_ERROR_INVALID_VALUE;
 	*place = (struct place){
 		.kind = PLACE_ARRAY,
+		.array = array,
 		.bytes = array->bytes_at + side->z * array->slice + side->y * array->pitch +
 			 side->x,
 	};
@@ -41,7 +42,7 @@ static CUresult find_array(const struct side *side, const struct extent *extent,
 static CUresult find_linear(const struct side *side, const struct extent *extent,
 			    struct place *place)
 {
-	size_t bytes;
+	size_t bytes, offset;
 	CUresult error;
 
 	if (extent->height > 1 && side->pitch < side->x + extent->width)
@@ -54,10 +55,12 @@ static CUresult find_linear(const struct side *side, const struct extent *extent
 		error = memory_place(side->address, bytes, place);
 	else
 		error = memory_host_place((void *)side->address, bytes, place);
-	if (!error)
-		place->bytes += side->z * side->pitch * side->height + side->y * side->pitch +
-				side->x;
-	return error;
+	if (error)
+		return error;
+	offset = side->z * side->pitch * side->height + side->y * side->pitch + side->x;
+	place->bytes += offset;
+	place->address += offset;
+	return CUDA_SUCCESS;
 }
 
 static CUresult find_side(struct side *side, const struct extent *extent, struct place *place,

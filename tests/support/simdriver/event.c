@@ -101,6 +101,20 @@ void event_passed(struct event *event, struct stream *stream, uint64_t seq)
 	pthread_mutex_unlock(&event->lock);
 }
 
+void event_stamp(struct event *event)
+{
+	struct stream *before;
+
+	pthread_mutex_lock(&event->lock);
+	before = event->stream;
+	event->stream = NULL;
+	event->recorded = true;
+	event->time_ns = config_now_ns();
+	pthread_mutex_unlock(&event->lock);
+	if (before)
+		stream_give(before);
+}
+
 /*
  * Puts the event at the stream's end, behind the waits of `op`.  A stream with nothing
  * left to do, nor anything to stand behind, has passed it at once.
@@ -112,7 +126,7 @@ CUresult event_mark(struct event *event, struct stream *stream, struct op *op)
 
 	pthread_mutex_lock(&event->lock);
 	before = event->stream;
-	event->capture = NULL;
+	atomic_store(&event->captured, false);
 	event->recorded = true;
 	op->event = event;
 	if (!op->wait_count && stream_has_nothing(stream)) {
@@ -209,7 +223,7 @@ CUresult event_synchronize(CUevent hEvent)
 		error = context_usable(event->context);
 	if (!error)
 		error = capture_check_event(event);
-	if (!error && (sim_thread.own_captures || !has_passed(event)))
+	if (!error && (capture_is_own() || !has_passed(event)))
 		error = capture_check_unsafe();
 	if (error)
 		return error;

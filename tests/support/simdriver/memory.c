@@ -123,10 +123,14 @@ static void give_bytes(struct block *block)
 {
 	switch (block->kind) {
 	case BLOCK_DEVICE:
+	case BLOCK_GLOBAL:
 		if (is_small(block->size))
 			space_give_small(block->device, block->base, block->size);
 		else
 			space_give_pages(block->device, block->base, block->size);
+		break;
+	case BLOCK_IPC:
+		space_unreserve_pages(block->device, block->base, block->size);
 		break;
 	case BLOCK_MANAGED:
 	case BLOCK_HOST:
@@ -199,8 +203,10 @@ CUresult memory_free(CUdeviceptr dptr)
 	case BLOCK_MANAGED:
 		return free_plain(block, dptr);
 	case BLOCK_POOL:
-	case BLOCK_GRAPH:
 		pool_give(block, NULL, 0, false);
+		return CUDA_SUCCESS;
+	case BLOCK_GRAPH:
+		graphmem_give(block);
 		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
@@ -264,7 +270,7 @@ static bool is_covered(const struct block *block, const char *end)
 
 CUresult memory_place(CUdeviceptr address, size_t bytes, struct place *place)
 {
-	struct block *block = registry_find((void *)address);
+	struct block *block = registry_find_any((void *)address);
 
 	if (!block || !is_covered(block, (char *)address + bytes))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -272,6 +278,7 @@ CUresult memory_place(CUdeviceptr address, size_t bytes, struct place *place)
 		.bytes = block_alias(block, (void *)address),
 		.kind = kind_of_place(block),
 		.block = block,
+		.address = address,
 	};
 	return CUDA_SUCCESS;
 }
@@ -280,9 +287,13 @@ CUresult memory_host_place(const void *address, size_t bytes, struct place *plac
 {
 	if (!address)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (registry_find(address))
+	if (registry_find_any(address))
 		return memory_place((CUdeviceptr)address, bytes, place);
-	*place = (struct place){ .bytes = (char *)(uintptr_t)address, .kind = PLACE_PAGEABLE };
+	*place = (struct place){
+		.bytes = (char *)(uintptr_t)address,
+		.kind = PLACE_PAGEABLE,
+		.address = (size_t)address,
+	};
 	return CUDA_SUCCESS;
 }
 

@@ -48,6 +48,7 @@ static CUresult start(const struct fill *fill, CUstream handle, bool synchronous
 	if (error)
 		return error;
 	op.box.dst = place.bytes;
+	op.box.src = (const char *)fill->to;
 	op.box.dst_pitch = fill->pitch;
 	op.box.width = fill->width;
 	op.box.height = fill->height;

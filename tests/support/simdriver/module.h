@@ -5,12 +5,14 @@
 
 #include "sim.h"
 
+enum { FUNCTION_ATTRIBUTES = 32 };
+
 struct function {
 	struct object object;
 	struct module *module;
 	char *name;
 	struct function *next;
-	int attributes[32];
+	int attributes[FUNCTION_ATTRIBUTES];
 };
 
 /* A variable of a module: a block of its own, named. */
@@ -20,13 +22,27 @@ struct variable {
 	struct variable *next;
 };
 
+/* A library is a module that belongs to no context. */
 struct module {
 	struct object object;
-	struct context *context;	/* NULL: a library */
+	struct context *context;
 	bool library;
+	pthread_mutex_t lock;
 	struct function *functions;
+	unsigned function_count;
 	struct variable *variables;
 	struct module *next, *prev;	/* of the context */
 };
+
+struct module *module_new(struct context *context);
+void module_end(struct module *module);
+CUresult module_check_image(const void *image);
+/* The function of that name; made at first use, every name exists. */
+CUresult module_find_function(struct module *module, const char *name, struct function **out);
+CUresult module_find_variable(struct module *module, const char *name, bool managed,
+			      struct block **out);
+CUresult module_list(struct module *module, struct function **list, unsigned room);
+
+void function_finish(void *function);
 
 #endif

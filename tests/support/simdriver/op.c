@@ -136,7 +136,6 @@ bool op_is_quick(const struct op *op)
 		return !settings.memset_us && settings.memset_bytes_per_ns <= 0 &&
 		       bytes * op->element <= STAGE_MAX;
 	case OP_NOTHING:
-	case OP_FREE:
 		return true;
 	default:
 		return false;
@@ -144,6 +143,17 @@ bool op_is_quick(const struct op *op)
 }
 
 /* ------------------------------------------------------------------ running */
+
+static void wait_for_event(struct event *event)
+{
+	struct ticket ticket;
+
+	event_ticket(event, &ticket);
+	if (!ticket.stream)
+		return;
+	queue_wait(ticket.stream, ticket.seq);
+	stream_give(ticket.stream);
+}
 
 static void act(struct op *op, struct stream *stream)
 {
@@ -164,7 +174,13 @@ static void act(struct op *op, struct stream *stream)
 		op->callback(op->handle, CUDA_SUCCESS, op->data);
 		break;
 	case OP_EVENT:
-		event_passed(op->event, stream, op->seq);
+		if (op->seq)
+			event_passed(op->event, stream, op->seq);
+		else
+			event_stamp(op->event);
+		break;
+	case OP_EVENT_WAIT:
+		wait_for_event(op->event);
 		break;
 	case OP_WAIT_VALUE:
 		wait_for_word(op);
@@ -175,9 +191,13 @@ static void act(struct op *op, struct stream *stream)
 	case OP_GRAPH:
 		exec_run(op->exec, stream);
 		break;
-	case OP_NOTHING:
 	case OP_ALLOC:
+		graphmem_show(op->block);
+		break;
 	case OP_FREE:
+		graphmem_give(op->block);
+		break;
+	case OP_NOTHING:
 		break;
 	}
 }
@@ -201,8 +221,10 @@ void op_release(struct op *op)
 	op->wait_count = op->wait_room = 0;
 	free(op->staged);
 	op->staged = NULL;
-	if (op->kind == OP_EVENT)
+	if (op->kind == OP_EVENT || op->kind == OP_EVENT_WAIT)
 		event_give(op->event);
+	else if (op->kind == OP_FREE)
+		graphmem_drop(op->block);
 	else if (op->kind == OP_KERNEL)
 		launch_give(op->kernel);
 	else if (op->kind == OP_GRAPH)

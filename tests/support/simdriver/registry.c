@@ -124,7 +124,7 @@ void registry_remove(struct block *block)
 	for_cells(block, false, take_from_cell);
 }
 
-struct block *registry_find(const void *address)
+struct block *registry_find_any(const void *address)
 {
 	size_t number = (size_t)address >> PAGE_BITS;
 	struct cell *cell = find_cell(number, false);
@@ -138,6 +138,15 @@ struct block *registry_find(const void *address)
 	if (index < cell->count && cell->blocks[index]->base <= (const char *)address)
 		block = cell->blocks[index];
 	pthread_mutex_unlock(stripe_of(number));
+	return block;
+}
+
+struct block *registry_find(const void *address)
+{
+	struct block *block = registry_find_any(address);
+
+	if (block && block->kind == BLOCK_GRAPH && !atomic_load(&block->live))
+		return NULL;
 	return block;
 }
 

@@ -150,7 +150,6 @@ struct thread {
 	struct context *current;
 	struct thread_rest *rest;
 	CUstreamCaptureMode capture_mode;
-	int own_captures;	/* captures begun by this thread, not yet ended */
 };
 extern __thread struct thread sim_thread __attribute__((tls_model("initial-exec")));
 
@@ -203,7 +202,10 @@ struct device {
 	struct context *primary;
 	unsigned primary_refs, primary_flags;
 
-	struct pool *default_pool, *current_pool;
+	struct pool *pools, *default_pool;
+	_Atomic(struct pool *) current_pool;
+	atomic_bool pools_dirty;
+	struct block *graph_blocks;
 	size_t graph_used, graph_used_high, graph_reserved, graph_reserved_high;
 };
 
@@ -222,6 +224,9 @@ void space_give_pages(struct device *device, char *address, size_t bytes);
 /* Up to 1 MiB out of a shared page. */
 char *space_take_small(struct device *device, size_t bytes);
 void space_give_small(struct device *device, char *address, size_t bytes);
+/* Address space with bytes behind it that count nowhere yet (allocations of graphs). */
+char *space_reserve_pages(struct device *device, size_t bytes);
+void space_unreserve_pages(struct device *device, char *address, size_t bytes);
 char *space_alias(struct device *device, char *address);
 bool space_start(struct device *device);
 
@@ -252,7 +257,8 @@ struct block {
 	unsigned flags;
 	atomic_bool sync_memops;
 	bool released;		/* given to cuMemFreeAsync, not yet gone */
-	bool read_only;
+	bool charged;		/* of a graph: its bytes count */
+	atomic_bool live;	/* of a graph: the client may know of it */
 	struct block *next, *prev;	/* of the context */
 
 	struct pool *pool;
@@ -274,6 +280,8 @@ void registry_add(struct block *block);
 void registry_remove(struct block *block);
 /* The block that holds the address, or NULL. */
 struct block *registry_find(const void *address);
+/* Also finds what a graph will allocate: work may name it before a launch did. */
+struct block *registry_find_any(const void *address);
 /* True when a block overlaps the range. */
 bool registry_overlaps(const void *address, size_t bytes);
 
@@ -361,6 +369,7 @@ enum op_kind {
 	OP_HOST,
 	OP_CALLBACK,
 	OP_EVENT,
+	OP_EVENT_WAIT,	/* in graphs only */
 	OP_WAIT_VALUE,
 	OP_WRITE_VALUE,
 	OP_ALLOC,
@@ -380,7 +389,7 @@ struct op {
 	union {
 		struct {
 			struct box box;
-			uint32_t value;
+			uint32_t value;		/* of a fill, whose src is the client's address */
 			unsigned element;
 		};
 		struct {
@@ -471,13 +480,15 @@ struct event {
 	uint64_t seq;
 	uint64_t time_ns;
 	bool recorded;
-	struct capture *capture;	/* recorded on a capturing stream */
+	atomic_bool captured;	/* its last record went into a capture */
 	uint64_t capture_id;
 	struct graph_node **nodes;
 	size_t node_count;
 	struct event *next, *prev;
 };
 
+/* A record inside a graph: passed now. */
+void event_stamp(struct event *event);
 void event_passed(struct event *event, struct stream *stream, uint64_t seq);
 void event_give(struct event *event);
 void event_finish(void *event);
@@ -495,6 +506,8 @@ struct place {
 	char *bytes;
 	enum place_kind kind;
 	struct block *block;
+	struct array *array;
+	size_t address;		/* as the client knows the bytes */
 };
 
 /* For a device-side argument: fails for what the driver does not know. */
@@ -518,6 +531,8 @@ void memory_observe(struct stream *stream);
  */
 CUresult copy_start(struct stream *stream, struct op *op, const struct place *dst,
 		    const struct place *src, bool synchronous);
+/* Takes the source's bytes now, so that the client may reuse them after the call. */
+CUresult copy_stage(struct op *op);
 struct op copy_op(const struct place *dst, const struct place *src, size_t bytes);
 
 /* ------------------------------------------------------------------ pool.c */
@@ -543,7 +558,7 @@ struct pool {
 	int access[SIM_DEVICES_MAX];
 	CUmemPoolProps props;
 	atomic_bool releasable;
-	struct pool *next;
+	struct pool *next;	/* of the device */
 };
 
 CUresult pool_start(struct device *device);
@@ -561,13 +576,28 @@ CUresult capture_check_context(struct context *context);
 CUresult capture_check_legacy(struct stream *stream);
 /* True when the op went into a graph (or failed to) instead of a queue. */
 bool capture_takes(struct stream *stream, struct op *op, CUresult *result);
+bool capture_takes_copy(struct stream *stream, struct op *op, const struct place *dst,
+			const struct place *src, CUresult *result);
 bool capture_takes_record(struct stream *stream, struct event *event, CUresult *result);
 bool capture_takes_wait(struct stream *stream, struct event *event, CUresult *result);
+/* The two stream-ordered memory calls; an allocation gets its address at once. */
+bool capture_takes_alloc(struct stream *stream, struct device *device, size_t bytes,
+			 CUdeviceptr *address, CUresult *result);
+bool capture_takes_free(struct stream *stream, CUdeviceptr address, CUresult *result);
 /* A synchronise or query of the capturing stream itself. */
 CUresult capture_check_stream(struct stream *stream);
+/* True on a thread that began a capture which is still live. */
+bool capture_is_own(void);
 /* A query or wait for an event that was recorded into a capture. */
 CUresult capture_check_event(struct event *event);
 void capture_drop_stream(struct stream *stream);
+
+/* ------------------------------------------------------------------ graphmem.c */
+
+/* The address leaves the registry; its memory stays with the graphs of the device. */
+void graphmem_give(struct block *block);
+/* The last owner of a block let go. */
+void graphmem_finish(void *block);
 
 /* ------------------------------------------------------------------ array.c */
 

@@ -123,29 +123,61 @@ static void remember_pages(struct device *device, size_t page, size_t count)
 	device->recent[device->recent_count++].count = count;
 }
 
-static char *take_pages(struct device *device, size_t count)
+static char *reserve_pages(struct device *device, size_t count)
 {
 	size_t page;
 
-	if (!device_charge(device, count << PAGE_BITS))
+	if (!find_pages(device, count, &page))
 		return NULL;
-	if (!find_pages(device, count, &page)) {
-		device_discharge(device, count << PAGE_BITS);
-		return NULL;
-	}
 	mark_pages(device, page, count, true);
 	return device->base + (page << PAGE_BITS);
 }
 
 /* The bytes are forgotten: who still reads them sees zeros. */
-static void give_pages(struct device *device, char *address, size_t count)
+static void unreserve_pages(struct device *device, char *address, size_t count)
 {
 	size_t page = (size_t)(address - device->base) >> PAGE_BITS;
 
 	madvise(space_alias(device, address), count << PAGE_BITS, MADV_DONTNEED);
 	mark_pages(device, page, count, false);
 	remember_pages(device, page, count);
+}
+
+static char *take_pages(struct device *device, size_t count)
+{
+	char *address;
+
+	if (!device_charge(device, count << PAGE_BITS))
+		return NULL;
+	address = reserve_pages(device, count);
+	if (!address)
+		device_discharge(device, count << PAGE_BITS);
+	return address;
+}
+
+static void give_pages(struct device *device, char *address, size_t count)
+{
+	unreserve_pages(device, address, count);
 	device_discharge(device, count << PAGE_BITS);
+}
+
+char *space_reserve_pages(struct device *device, size_t bytes)
+{
+	char *address;
+
+	if (bytes > device->total)
+		return NULL;
+	pthread_mutex_lock(&device->lock);
+	address = reserve_pages(device, round_up(bytes, PAGE_BYTES) >> PAGE_BITS);
+	pthread_mutex_unlock(&device->lock);
+	return address;
+}
+
+void space_unreserve_pages(struct device *device, char *address, size_t bytes)
+{
+	pthread_mutex_lock(&device->lock);
+	unreserve_pages(device, address, round_up(bytes, PAGE_BYTES) >> PAGE_BITS);
+	pthread_mutex_unlock(&device->lock);
 }
 
 char *space_take_pages(struct device *device, size_t bytes)

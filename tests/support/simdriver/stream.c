@@ -206,6 +206,16 @@ bool stream_has_nothing(struct stream *stream)
 				queue_idle(context->legacy);
 }
 
+/* What captures, of this stream and of others, say to a query or a wait. */
+static CUresult check_waiting(struct stream *stream)
+{
+	CUresult error = capture_check_stream(stream);
+
+	if (!error)
+		error = capture_check_legacy(stream);
+	return error ? error : capture_check_unsafe();
+}
+
 CUresult stream_query(CUstream hStream)
 {
 	struct stream *stream;
@@ -213,7 +223,7 @@ CUresult stream_query(CUstream hStream)
 	bool idle;
 
 	if (!error)
-		error = capture_check_stream(stream);
+		error = check_waiting(stream);
 	if (error)
 		return error;
 	idle = stream->legacy ? all_blocking_idle(stream->context) : queue_idle(stream);
@@ -227,7 +237,7 @@ CUresult stream_synchronize(CUstream hStream)
 	struct op op = { .kind = OP_NOTHING };
 
 	if (!error)
-		error = capture_check_stream(stream);
+		error = check_waiting(stream);
 	if (error)
 		return error;
 	/* Work of the legacy stream ends behind that of all blocking streams. */

@@ -12,6 +12,7 @@ struct memory {
 	size_t bytes;
 	int fd;
 	unsigned handles, mappings;
+	bool imported;
 	CUmemAllocationProp prop;
 	uint64_t id;
 };

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executable graphs: the nodes' work in one list, run as a single op of a stream. */
+#include "sim.h"
+#include "entries.h"
+#include "graph.h"
+#include "launch.h"
+
+struct op exec_copy_op(const struct op *op)
+{
+	struct op copy = *op;
+
+	if (op->kind == OP_KERNEL)
+		launch_retain(op->kernel);
+	else if (op->kind == OP_EVENT || op->kind == OP_EVENT_WAIT)
+		handle_retain(op->event);
+	else if (op->kind == OP_FREE)
+		handle_retain(op->block);
+	return copy;
+}
+
+static CUresult find_exec(CUgraphExec handle, struct exec **exec)
+{
+	CUresult error = handle_check(OBJECT_EXEC, handle);
+
+	*exec = (struct exec *)handle;
+	return error ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* ------------------------------------------------------------------ making one */
+
+static size_t count_steps(const struct graph *graph)
+{
+	size_t count = graph->node_count;
+
+	for (struct graph_node *node = graph->first; node; node = node->next)
+		if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
+			count += count_steps(node->params.child);
+	return count;
+}
+
+static void add_step(struct exec *exec, struct graph_node *node)
+{
+	exec->steps[exec->step_count++] = (struct exec_step){
+		.node = node,
+		.type = node->type,
+		.op = exec_copy_op(&node->op),
+		.enabled = true,
+	};
+}
+
+/* Children are laid out in place, behind the step of their node. */
+static CUresult add_steps(struct exec *exec, struct graph *graph)
+{
+	struct graph_node **list = malloc((graph->node_count + 1) * sizeof(*list));
+	CUresult error = list ? graph_sort(graph, list) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	for (size_t i = 0; i < graph->node_count && !error; i++) {
+		add_step(exec, list[i]);
+		if (list[i]->type == CU_GRAPH_NODE_TYPE_GRAPH)
+			error = add_steps(exec, list[i]->params.child);
+	}
+	free(list);
+	return error;
+}
+
+static bool is_freed_in(const struct graph *graph, const struct block *block)
+{
+	for (struct graph_node *node = graph->first; node; node = node->next)
+		if (node->type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->op.block == block)
+			return true;
+	return false;
+}
+
+static CUresult list_allocs(struct exec *exec, struct graph *graph)
+{
+	if (!graph->alloc_nodes)
+		return CUDA_SUCCESS;
+	exec->allocs = calloc(graph->alloc_nodes, sizeof(*exec->allocs));
+	exec->freed_inside = calloc(graph->alloc_nodes, sizeof(*exec->freed_inside));
+	if (!exec->allocs || !exec->freed_inside)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (struct graph_node *node = graph->first; node; node = node->next) {
+		if (!node->block)
+			continue;
+		handle_retain(node->block);
+		exec->freed_inside[exec->alloc_count] = is_freed_in(graph, node->block);
+		exec->allocs[exec->alloc_count++] = node->block;
+	}
+	return CUDA_SUCCESS;
+}
+
+void exec_finish(void *object)
+{
+	struct exec *exec = object;
+
+	for (size_t i = 0; i < exec->step_count; i++)
+		op_release(&exec->steps[i].op);
+	for (size_t i = 0; i < exec->alloc_count; i++)
+		graphmem_drop(exec->allocs[i]);
+	free(exec->steps);
+	free(exec->allocs);
+	free(exec->freed_inside);
+	userobject_drop_held(exec->held);
+}
+
+void exec_give(struct exec *exec)
+{
+	handle_give(OBJECT_EXEC, exec);
+}
+
+static CUresult build(struct graph *graph, unsigned long long flags, struct exec **out)
+{
+	struct exec *exec;
+	CUresult error;
+
+	if (graph->alloc_nodes && graph->live)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	exec = handle_new(OBJECT_EXEC);
+	if (!exec)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_init(&exec->lock, NULL);
+	exec->flags = flags;
+	exec->steps = calloc(count_steps(graph) + 1, sizeof(*exec->steps));
+	error = exec->steps ? add_steps(exec, graph) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!error)
+		error = list_allocs(exec, graph);
+	if (error) {
+		exec_give(exec);
+		return error;
+	}
+	exec->held = userobject_copy_held(graph->held);
+	if (graph->alloc_nodes) {
+		exec->graph = graph;
+		graph->live = exec;
+	}
+	*out = exec;
+	return CUDA_SUCCESS;
+}
+
+CUresult exec_create(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
+{
+	struct graph *graph;
+	struct exec *exec;
+	CUresult error = graph_find(hGraph, &graph);
+
+	if (error || !phGraphExec)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (graph->capturing)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	error = build(graph, flags, &exec);
+	if (!error)
+		*phGraphExec = (CUgraphExec)exec;
+	return error;
+}
+
+CUresult exec_create_old(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+			 char *logBuffer, size_t bufferSize)
+{
+	if (phErrorNode)
+		*phErrorNode = NULL;
+	if (logBuffer && bufferSize)
+		*logBuffer = '\0';
+	return exec_create(phGraphExec, hGraph, 0);
+}
+
+CUresult exec_create_params(CUgraphExec *phGraphExec, CUgraph hGraph,
+			    CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+	CUresult error;
+
+	if (!instantiateParams)
+		return CUDA_ERROR_INVALID_VALUE;
+	error = exec_create(phGraphExec, hGraph, instantiateParams->flags);
+	instantiateParams->hErrNode_out = NULL;
+	instantiateParams->result_out = error ? CUDA_GRAPH_INSTANTIATE_ERROR :
+						CUDA_GRAPH_INSTANTIATE_SUCCESS;
+	return error;
+}
+
+CUresult exec_destroy(CUgraphExec hGraphExec)
+{
+	struct exec *exec;
+	CUresult error = find_exec(hGraphExec, &exec);
+
+	if (error)
+		return error;
+	if (exec->graph)
+		exec->graph->live = NULL;
+	handle_kill(exec);
+	exec_give(exec);
+	return CUDA_SUCCESS;
+}
+
+CUresult exec_flags(CUgraphExec hGraphExec, cuuint64_t *flags)
+{
+	struct exec *exec;
+	CUresult error = find_exec(hGraphExec, &exec);
+
+	if (error || !flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = exec->flags;
+	return CUDA_SUCCESS;
+}
+
+/* ------------------------------------------------------------------ launching */
+
+/* Allocations that the last launch left open are an error, or freed now. */
+static CUresult prepare_allocs(struct exec *exec)
+{
+	const bool auto_free = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+	CUresult error = CUDA_SUCCESS;
+
+	for (size_t i = 0; i < exec->alloc_count && !error; i++) {
+		struct block *block = exec->allocs[i];
+
+		if (!exec->freed_inside[i] && block->live && !auto_free)
+			return CUDA_ERROR_INVALID_VALUE;
+		error = graphmem_charge(block);
+	}
+	for (size_t i = 0; i < exec->alloc_count && !error; i++)
+		if (!exec->freed_inside[i] && !exec->allocs[i]->live)
+			graphmem_show(exec->allocs[i]);
+	return error;
+}
+
+CUresult exec_launch(CUgraphExec hGraph, CUstream hStream)
+{
+	struct op op = { .kind = OP_GRAPH };
+	struct stream *stream;
+	struct exec *exec;
+	CUresult error = find_exec(hGraph, &exec);
+
+	if (!error)
+		error = stream_find(hStream, &stream);
+	if (!error)
+		error = capture_check_legacy(stream);
+	if (!error)
+		error = capture_check_stream(stream);
+	if (error)
+		return error;
+	if (!config_may_allocate())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	error = prepare_allocs(exec);
+	if (error)
+		return error;
+	context_pass_gate(stream->context);
+	handle_retain(exec);
+	op.exec = exec;
+	return queue_submit(stream, &op, NULL);
+}
+
+CUresult exec_upload(CUgraphExec hGraph, CUstream hStream)
+{
+	struct stream *stream;
+	struct exec *exec;
+	CUresult error = find_exec(hGraph, &exec);
+
+	return error ? error : stream_find(hStream, &stream);
+}
+
+void exec_run(struct exec *exec, struct stream *stream)
+{
+	pthread_mutex_lock(&exec->lock);
+	for (size_t i = 0; i < exec->step_count && !atomic_load(&config_stopping); i++)
+		if (exec->steps[i].enabled)
+			op_run(&exec->steps[i].op, stream);
+	pthread_mutex_unlock(&exec->lock);
+}
+
+/* ------------------------------------------------------------------ changing it */
+
+static struct exec_step *find_step(struct exec *exec, CUgraphNode node)
+{
+	for (size_t i = 0; i < exec->step_count; i++)
+		if (exec->steps[i].node == (struct graph_node *)node)
+			return &exec->steps[i];
+	return NULL;
+}
+
+static void replace(struct exec *exec, struct exec_step *step, const struct op *op)
+{
+	pthread_mutex_lock(&exec->lock);
+	op_release(&step->op);
+	step->op = *op;
+	pthread_mutex_unlock(&exec->lock);
+}
+
+static CUresult find_both(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type,
+			  struct exec **exec, struct exec_step **step)
+{
+	CUresult error = find_exec(handle, exec);
+
+	if (error)
+		return error;
+	*step = find_step(*exec, node);
+	return *step && (*step)->type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult exec_set_copy(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams,
+		       CUcontext ctx)
+{
+	struct exec_step *step;
+	struct exec *exec;
+	struct op op;
+	CUresult error = find_both(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &exec, &step);
+
+	if (!error)
+		error = context_check(ctx);
+	if (!error)
+		error = node_make_copy(&op, copyParams);
+	if (!error)
+		replace(exec, step, &op);
+	return error;
+}
+
+CUresult exec_set_memset(CUgraphExec hGraphExec, CUgraphNode hNode,
+			 const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+	struct exec_step *step;
+	struct exec *exec;
+	struct op op;
+	CUresult error = find_both(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, &exec, &step);
+
+	if (!error)
+		error = context_check(ctx);
+	if (!error)
+		error = node_make_memset(&op, memsetParams);
+	if (!error)
+		replace(exec, step, &op);
+	return error;
+}
+
+CUresult exec_set_host(CUgraphExec hGraphExec, CUgraphNode hNode,
+		       const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+	struct exec_step *step;
+	struct exec *exec;
+	struct op op;
+	CUresult error = find_both(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_HOST, &exec, &step);
+
+	if (!error)
+		error = node_make_host(&op, nodeParams);
+	if (!error)
+		replace(exec, step, &op);
+	return error;
+}
+
+CUresult exec_set_kernel(CUgraphExec hGraphExec, CUgraphNode hNode,
+			 const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+	struct exec_step *step;
+	struct exec *exec;
+	struct op op;
+	CUresult error = find_both(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, &exec, &step);
+
+	if (!error)
+		error = node_make_kernel(&op, nodeParams);
+	if (!error)
+		replace(exec, step, &op);
+	return error;
+}
+
+/* Kernels, copies and memsets can be switched off, nothing else. */
+CUresult exec_set_enabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
+{
+	struct exec *exec;
+	struct exec_step *step;
+	CUresult error = find_exec(hGraphExec, &exec);
+
+	if (error)
+		return error;
+	step = find_step(exec, hNode);
+	if (!step || (step->type != CU_GRAPH_NODE_TYPE_KERNEL &&
+		      step->type != CU_GRAPH_NODE_TYPE_MEMCPY &&
+		      step->type != CU_GRAPH_NODE_TYPE_MEMSET))
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&exec->lock);
+	step->enabled = isEnabled;
+	pthread_mutex_unlock(&exec->lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult exec_enabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
+{
+	struct exec *exec;
+	struct exec_step *step;
+	CUresult error = find_exec(hGraphExec, &exec);
+
+	if (error)
+		return error;
+	step = find_step(exec, hNode);
+	if (!step || !isEnabled)
+		return CUDA_ERROR_INVALID_VALUE;
+	*isEnabled = step->enabled;
+	return CUDA_SUCCESS;
+}
+
+/* The new graph must have the same nodes in the same order; its parameters are taken. */
+static CUgraphExecUpdateResult update(struct exec *exec, struct graph *graph)
+{
+	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+	struct exec *fresh;
+
+	if (graph->alloc_nodes || exec->alloc_count)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+	if (build(graph, exec->flags, &fresh))
+		return CU_GRAPH_EXEC_UPDATE_ERROR;
+	if (fresh->step_count != exec->step_count)
+		result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	for (size_t i = 0; i < exec->step_count && !result; i++)
+		if (fresh->steps[i].type != exec->steps[i].type)
+			result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+	pthread_mutex_lock(&exec->lock);
+	for (size_t i = 0; i < exec->step_count && !result; i++) {
+		struct op before = exec->steps[i].op;
+
+		exec->steps[i].op = fresh->steps[i].op;
+		fresh->steps[i].op = before;
+	}
+	pthread_mutex_unlock(&exec->lock);
+	exec_give(fresh);
+	return result;
+}
+
+CUresult exec_update(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+{
+	struct exec *exec;
+	struct graph *graph;
+	CUresult error = find_exec(hGraphExec, &exec);
+
+	if (!error)
+		error = graph_find(hGraph, &graph);
+	if (error || !resultInfo)
+		return CUDA_ERROR_INVALID_VALUE;
+	*resultInfo = (CUgraphExecUpdateResultInfo){ .result = update(exec, graph) };
+	return resultInfo->result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS;
+}
+
+CUresult exec_update_old(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+			 CUgraphExecUpdateResult *updateResult_out)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUresult error;
+
+	if (!updateResult_out)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (hErrorNode_out)
+		*hErrorNode_out = NULL;
+	error = exec_update(hGraphExec, hGraph, &info);
+	if (!error || error == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+		*updateResult_out = info.result;
+	return error;
+}
