@@ -5,73 +5,6 @@
 
 enum { LEAST_SLOTS = 16 };
 
-static uint32_t first_slot(enum block_level level, uint64_t number)
-{
-	uint64_t mixed = (number ^ (uint64_t)level << 60) * UINT64_C(0xd6e8feb86659fd93);
-
-	return (uint32_t)(mixed >> 32);
-}
-
-/* The slot that holds the page, or the free one where it would go; the table has a free slot. */
-static struct block_page *seek_slot(const struct block_shard *shard, enum block_level level,
-				    uint64_t number)
-{
-	uint32_t at = first_slot(level, number);
-
-	for (;; at++) {
-		struct block_page *page = &shard->pages[at & shard->mask];
-
-		if (!page->is_used || (page->number == number && page->level == level))
-			return page;
-	}
-}
-
-struct block_page *block_table_find(const struct block_shard *shard, enum block_level level,
-				    uint64_t number)
-{
-	struct block_page *page;
-
-	if (!shard->pages)
-		return NULL;
-	page = seek_slot(shard, level, number);
-	return page->is_used ? page : NULL;
-}
-
-/* How many blocks of the page begin at or before `address`. */
-static uint32_t count_before(const struct block_page *page, uint64_t address)
-{
-	uint32_t low = 0, high = page->count;
-
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (page->blocks[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-struct block *block_table_cover(const struct block_page *page, uint64_t address)
-{
-	uint32_t before = count_before(page, address);
-	struct block *block = before ? &page->blocks[before - 1] : NULL;
-
-	return block && address < block_table_end(block) ? block : NULL;
-}
-
-struct block *block_table_overlap(const struct block_page *page, uint64_t from, uint64_t end)
-{
-	uint32_t before = count_before(page, from);
-
-	if (before && from < block_table_end(&page->blocks[before - 1]))
-		return &page->blocks[before - 1];
-	if (before < page->count && page->blocks[before].address < end)
-		return &page->blocks[before];
-	return NULL;
-}
-
 static uint32_t count_filled(const struct block_shard *shard)
 {
 	uint32_t filled = 0;
@@ -97,7 +30,7 @@ static void move_pages(struct block_shard *shard, struct block_page *old, uint32
 			give_blocks(shard, &old[i]);
 			continue;
 		}
-		*seek_slot(shard, (enum block_level)old[i].level, old[i].number) = old[i];
+		*block_table_seek(shard, (enum block_level)old[i].level, old[i].number) = old[i];
 		shard->used++;
 	}
 }
@@ -133,7 +66,7 @@ static struct block_page *make_page(struct block_shard *shard, enum block_level 
 		return page;
 	if ((!shard->pages || shard->used >= shard->mask - shard->mask / 4) && rebuild(shard))
 		return NULL;
-	page = seek_slot(shard, level, number);
+	page = block_table_seek(shard, level, number);
 	*page = (struct block_page){ .number = number, .level = level, .is_used = 1 };
 	shard->used++;
 	return page;
@@ -168,9 +101,10 @@ int block_table_insert(struct block_shard *shard, enum block_level level, uint64
 
 	if (!page || (page->count == page->capacity && extend(shard, page)))
 		return -1;
-	at = count_before(page, block->address);
-	memmove(&page->blocks[at + 1], &page->blocks[at],
-		(page->count - at) * sizeof(*page->blocks));
+	at = block_table_count(page, block->address);
+	if (at < page->count)
+		memmove(&page->blocks[at + 1], &page->blocks[at],
+			(page->count - at) * sizeof(*page->blocks));
 	page->blocks[at] = *block;
 	page->count++;
 	shard->small += level == LEVEL_SMALL;
@@ -184,7 +118,8 @@ void block_table_remove(struct block_shard *shard, struct block_page *page, stru
 
 	shard->small -= page->level == LEVEL_SMALL;
 	shard->count -= begins_in(block, page);
-	memmove(block, block + 1, behind * sizeof(*block));
+	if (behind)
+		memmove(block, block + 1, behind * sizeof(*block));
 	page->count--;
 }
 

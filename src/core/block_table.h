@@ -55,15 +55,72 @@ static inline uint64_t block_table_end(const struct block *block)
 	return end > block->address ? end : UINT64_MAX;
 }
 
+/*
+ * The slot that holds the page, or the free one where it would go; the table has
+ * one free slot at least.  This and what follows is inline: it is most of what
+ * an allocation and a free cost.
+ */
+static inline struct block_page *block_table_seek(const struct block_shard *shard,
+						  enum block_level level, uint64_t number)
+{
+	uint64_t mixed = (number ^ (uint64_t)level << 60) * UINT64_C(0xd6e8feb86659fd93);
+
+	for (uint32_t at = (uint32_t)(mixed >> 32);; at++) {
+		struct block_page *page = &shard->pages[at & shard->mask];
+
+		if ((page->number == number && page->level == level) || !page->is_used)
+			return page;
+	}
+}
+
 /* The page, or NULL. */
-struct block_page *block_table_find(const struct block_shard *shard, enum block_level level,
-				    uint64_t number);
+static inline struct block_page *block_table_find(const struct block_shard *shard,
+						  enum block_level level, uint64_t number)
+{
+	struct block_page *page = shard->pages ? block_table_seek(shard, level, number) : NULL;
+
+	return page && page->is_used ? page : NULL;
+}
+
+/* How many blocks of the page begin at or before `address`; often it is the last one's. */
+static inline uint32_t block_table_count(const struct block_page *page, uint64_t address)
+{
+	uint32_t low = 0, high = page->count;
+
+	if (high && page->blocks[high - 1].address <= address)
+		return high;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (page->blocks[middle].address <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
 
 /* The block in the page that covers `address`, or NULL. */
-struct block *block_table_cover(const struct block_page *page, uint64_t address);
+static inline struct block *block_table_cover(const struct block_page *page, uint64_t address)
+{
+	uint32_t before = block_table_count(page, address);
+	struct block *block = before ? &page->blocks[before - 1] : NULL;
+
+	return block && address < block_table_end(block) ? block : NULL;
+}
 
 /* A block in the page that overlaps from..end, or NULL. */
-struct block *block_table_overlap(const struct block_page *page, uint64_t from, uint64_t end);
+static inline struct block *block_table_overlap(const struct block_page *page, uint64_t from,
+						uint64_t end)
+{
+	uint32_t before = block_table_count(page, from);
+
+	if (before && from < block_table_end(&page->blocks[before - 1]))
+		return &page->blocks[before - 1];
+	if (before < page->count && page->blocks[before].address < end)
+		return &page->blocks[before];
+	return NULL;
+}
 
 /* Copy the block into the page, which is made if need be.  Returns 0, or -1: no memory. */
 int block_table_insert(struct block_shard *shard, enum block_level level, uint64_t number,

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 7, STEPS = 200000, MOST_THREADS = 256 };
+enum { ROUNDS = 60, STEPS = 20000, MOST_THREADS = 256 };
 
 #define BASE UINT64_C(0x7f0000000000)
 
