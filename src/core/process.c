@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "core/process.h"
+#include "core/children.h"
 #include "core/chunk.h"
 #include "core/context.h"
 #include "core/control.h"
@@ -18,7 +19,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -118,18 +118,6 @@ void process_recheck(void)
 	if (atomic_load_explicit(&page, memory_order_relaxed) == &unwiped &&
 	    process.pid != getpid())
 		forget_in_child();
-}
-
-/* Whether CUSTODY_CHILDREN and CUSTODY_ROOT let this process be recorded. */
-static bool is_wanted(void)
-{
-	const char *root = option_environment(OPTION_ENV_ROOT);
-
-	if (strcmp(option_text(OPTION_CHILDREN), "none"))
-		return true;
-	if (root)
-		return atoi(root) == getpid();
-	return !process.pid;
 }
 
 /*
@@ -237,7 +225,7 @@ static void start_process(struct process_page *self)
 	if (process.pid)
 		drop_inherited();
 	thread_prepare();
-	if (is_wanted())
+	if (children_allow(process.pid != 0))
 		start_recording();
 	process.pid = getpid();
 	atomic_store_explicit(&self->generation, ++process.generation, memory_order_release);

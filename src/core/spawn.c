@@ -24,13 +24,18 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
 
-enum { STACK_BYTES = 1 << 16, MAPS_BYTES = 8192 };
+enum {
+	STACK_BYTES = 1 << 16,
+	MAPS_BYTES = 8192,
+	PATIENCE_S = 10, /* for the collector to go into the background */
+};
 
 /* All of it in one mapping: the stack of the child, the plan, the new environment. */
 struct spawn_plan {
@@ -180,6 +185,18 @@ static IN_CHILD void expect_child(void)
 	syscall(SYS_rt_sigaction, SIGCHLD, by_default, NULL, sizeof(uint64_t));
 }
 
+/* The program stands still meanwhile, so not for ever.  SIGCHLD is blocked, and so it waits. */
+static IN_CHILD int await_collector(pid_t child)
+{
+	static const struct timespec patience = { .tv_sec = PATIENCE_S };
+	static const uint64_t child_signal = UINT64_C(1) << (SIGCHLD - 1);
+	int status = -1;
+
+	syscall(SYS_rt_sigtimedwait, &child_signal, NULL, &patience, sizeof(child_signal));
+	syscall(SYS_wait4, child, &status, WNOHANG, NULL);
+	return status;
+}
+
 static IN_CHILD int run_first(void *argument)
 {
 	struct spawn_plan *plan = argument;
@@ -193,7 +210,7 @@ static IN_CHILD int run_first(void *argument)
 	child = __clone(run_collector, plan->second_stack + STACK_BYTES,
 			CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
 	if (child > 0)
-		syscall(SYS_wait4, child, &status, 0, NULL);
+		status = await_collector(child);
 	syscall(SYS_exit, status ? 1 : 0);
 	return 1;
 }

@@ -370,6 +370,45 @@ START_TEST(other_process_than_the_root_is_not_recorded)
 }
 END_TEST
 
+/* Run this program as a child of a shell; true: it was recorded. */
+static bool is_recorded_under(const char *shells, const char *own)
+{
+	char command[2048], self[256], output[256], answer = 0;
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int fd;
+
+	self[length > 0 ? length : 0] = '\0';
+	snprintf(output, sizeof(output), "%s/answer", session);
+	snprintf(command, sizeof(command), "env %s sh -c '%s \"%s\" record > %s; :' 2>/dev/null",
+		 shells, own, self, output);
+	ck_assert_int_eq(system(command), 0);
+	fd = open(output, O_RDONLY);
+	ck_assert_int_eq(read(fd, &answer, 1), 1);
+	close(fd);
+	return answer == 'y';
+}
+
+/* What is_recorded_under() starts. */
+static int answer_whether_recorded(void)
+{
+	segment_enter();
+	return write(STDOUT_FILENO, segment_directory()[0] ? "y" : "n", 1) != 1;
+}
+
+/* Without `record`, the first process under the preload is the one that counts. */
+START_TEST(children_none_looks_at_the_parent)
+{
+	static const char with[] = "LD_PRELOAD=/nowhere/libcustody-preload.so "
+				   "CUSTODY_CHILDREN=none";
+
+	unsetenv("CUSTODY_ROOT");
+	ck_assert(is_recorded_under("X=1", ""));
+	ck_assert(is_recorded_under("X=1", with));
+	ck_assert(!is_recorded_under(with, ""));
+	ck_assert(is_recorded_under(with, "CUSTODY_CHILDREN=all"));
+}
+END_TEST
+
 START_TEST(end_is_the_process_own)
 {
 	struct trace_reader reader;
@@ -387,13 +426,15 @@ START_TEST(end_is_the_process_own)
 }
 END_TEST
 
-int main(void)
+int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("process");
 	TCase *tests = tcase_create("process");
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
+	if (argc == 2 && !strcmp(argv[1], "record"))
+		return answer_whether_recorded();
 	tcase_add_checked_fixture(tests, open_session, remove_session);
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, child_of_fork_has_a_directory_of_its_own);
@@ -409,6 +450,7 @@ int main(void)
 	tcase_add_test(tests, recording_survives_closed_descriptors_and_chdir);
 	tcase_add_test(tests, children_none_records_the_root_alone);
 	tcase_add_test(tests, other_process_than_the_root_is_not_recorded);
+	tcase_add_test(tests, children_none_looks_at_the_parent);
 	tcase_add_test(tests, end_is_the_process_own);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
