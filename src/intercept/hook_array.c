@@ -92,17 +92,18 @@ static uint64_t shape_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 	       bits_of(shape->Format, shape->NumChannels) / 8;
 }
 
-static void begin_array(struct call *call, enum block_kind kind, uint64_t handle, uint64_t bytes)
+static void begin_array(struct call *call, uint64_t handle, uint64_t bytes, uint8_t flags)
 {
 	const struct current *now = current_ask();
 
 	block_begin(call, &(struct block_facts){
-				  .kind = kind,
+				  .kind = BLOCK_ARRAY,
 				  .space = SPACE_ARRAY,
 				  .address = handle,
 				  .bytes = bytes,
 				  .context = now->number,
 				  .device = now->device,
+				  .flags = flags,
 			  });
 }
 
@@ -114,7 +115,7 @@ static bool is_readable(const struct call *call, const void *shape)
 
 void hook_array_create_3d(struct call *call, uint64_t handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
-	begin_array(call, BLOCK_ARRAY, handle, is_readable(call, shape) ? shape_bytes(shape) : 0);
+	begin_array(call, handle, is_readable(call, shape) ? shape_bytes(shape) : 0, 0);
 }
 
 void hook_array_create_3d_v1(struct call *call, uint64_t handle,
@@ -178,10 +179,10 @@ static uint64_t mipmap_bytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels)
 void hook_array_create_mipmapped(struct call *call, uint64_t handle,
 				 const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
-	begin_array(call, BLOCK_ARRAY, handle,
-		    is_readable(call, shape) ? mipmap_bytes(*shape, levels) : 0);
+	begin_array(call, handle, is_readable(call, shape) ? mipmap_bytes(*shape, levels) : 0, 0);
 }
 
+/* The bytes are another interface's: an array that no sum counts. */
 void hook_array_external(struct call *call, uint64_t handle,
 			 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmap)
 {
@@ -189,7 +190,7 @@ void hook_array_external(struct call *call, uint64_t handle,
 
 	if (is_readable(call, mipmap))
 		bytes = mipmap_bytes(mipmap->arrayDesc, mipmap->numLevels);
-	begin_array(call, BLOCK_EXTERNAL, handle, bytes);
+	begin_array(call, handle, bytes, RECORD_VIEW);
 }
 
 void hook_array_destroy_before(struct call *call, uint64_t handle)
