@@ -218,7 +218,7 @@ COUNTED(cuMemFreeHost, 0, (void *p), p)
 COUNTED(cuMemHostUnregister, 0, (void *p), p)
 COUNTED_TWINS(cuMemFreeAsync, _ptsz, 0, (CUdeviceptr p, CUstream s), p, s)
 COUNTED(cuMemRelease, 0, (CUmemGenericAllocationHandle handle), handle)
-COUNTED(cuMemUnmap, n, (CUdeviceptr p, size_t n), p, n)
+COUNTED(cuMemUnmap, 0, (CUdeviceptr p, size_t n), p, n)
 COUNTED(cuArrayDestroy, 0, (CUarray array), array)
 
 /* ------------------------------------------------------ copies and memsets */
