@@ -62,9 +62,9 @@ class Trace:
                             "+COALESCE((SELECT SUM(lost_records) FROM process),0))")
         if lost.get("v") != [0]:
             found.append(f"records were lost: {lost.get('v')}")
-        for line in self.lines("SELECT DISTINCT 'not covered='||name FROM uncovered ORDER BY 1"):
-            if re.fullmatch(r"not covered=\w+", line.strip()):
-                found.append(line.strip())
+        for line in self.lines("SELECT DISTINCT name FROM uncovered ORDER BY 1"):
+            if COUNTED.match(line.strip()):
+                found.append(f"{line.strip()} was handed out as the driver has it")
         return found
 
 

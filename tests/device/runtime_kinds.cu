@@ -213,7 +213,7 @@ int main(int argc, char **argv)
 	if (cudaMalloc(&none, (size_t)1 << 44) != cudaErrorMemoryAllocation)
 		puts("16 TiB were had");
 	cudaGetLastError();
-	journal_add("failure", "kind", "any", (size_t)1 << 44);
+	journal_add("failure", "api", "cuMemAlloc_v2", (size_t)1 << 44);
 	allocate(LEAK);
 	journal_live("device", LEAK);
 	journal_close();
