@@ -26,9 +26,9 @@ enum { ROOM_LEAST = 8 << 20 };
 void doctor_say(struct doctor *doctor, enum doctor_finding finding, const char *format, ...)
 {
 	static const char *const mark[][2] = {
-		[DOCTOR_GOOD] = { "ok  ", "✓ " },
-		[DOCTOR_NOTE] = { "note", "• " },
-		[DOCTOR_BAD] = { "BAD ", "✗ " },
+		[DOCTOR_GOOD] = { "ok  ", "✓" },
+		[DOCTOR_NOTE] = { "note", "•" },
+		[DOCTOR_BAD] = { "BAD ", "✗" },
 	};
 	static const char *const color[] = {
 		[DOCTOR_GOOD] = "\033[32m", [DOCTOR_NOTE] = "\033[36m", [DOCTOR_BAD] = "\033[31m"

@@ -3,6 +3,7 @@
 
 #include "core/clock.h"
 #include "report/collect_process.h"
+#include "report/collect_survivor.h"
 #include "report/ingest.h"
 #include "report/message.h"
 #include "report/session_name.h"
@@ -25,6 +26,7 @@ enum {
 	LOOK_FOR_END_NS = 20000000,
 	WAIT_LEAST_MS = 1,
 	WAIT_MOST_MS = 50,
+	PATIENCE_NS = 1000000000, /* for processes that outlive the program */
 	PROGRESS_AFTER_NS = 1000000000,
 };
 
@@ -36,6 +38,7 @@ struct collector {
 	bool program_ended; /* record's; true where there is no record */
 	struct collect_end end;
 	bool has_end;
+	int64_t end_seen_ns; /* when we learnt of it */
 	bool has_told_record;
 	int64_t committed_ns; /* when */
 	int64_t looked_ns;    /* for ends of processes */
@@ -82,6 +85,7 @@ static bool has_content(const char *path)
 static void open_store(struct collector *collector, const struct trace_control *control)
 {
 	struct session *session = collector->session;
+	char options[160];
 	struct store *store;
 
 	if (!*session->trace)
@@ -95,6 +99,9 @@ static void open_store(struct collector *collector, const struct trace_control *
 		ingest_start(&collector->ingest, store);
 		store_begin(store);
 		store_set_text(store, "session", session->directory);
+		snprintf(options, sizeof(options), "frees=%s children=%s", session->frees,
+			 session->children);
+		store_set_text(store, "options", options);
 	}
 	collector->has_store = true;
 	collector->committed_ns = now_ns();
@@ -157,16 +164,18 @@ static void discover(struct collector *collector)
 		free(entries);
 }
 
-/* A later image of the same process proves that this one is gone. */
-static bool has_successor(const struct collector *collector, const struct ingest_process *process)
+/* The next image of the same process: where there is one, this one is gone. */
+static const struct ingest_process *find_successor(const struct collector *collector,
+						   const struct ingest_process *process)
 {
-	const struct ingest_process *other;
+	const struct ingest_process *other, *next = NULL;
 
 	for (other = collector->ingest.processes; other; other = other->next)
-		if (other->pid == process->pid && other != process &&
-		    other->map.control->exec_serial > process->map.control->exec_serial)
-			return true;
-	return false;
+		if (other->pid == process->pid &&
+		    other->map.control->exec_serial > process->map.control->exec_serial &&
+		    (!next || other->start_ns < next->start_ns))
+			next = other;
+	return next;
 }
 
 /* Ends are looked for before the last look at the records, so that none is missed. */
@@ -180,7 +189,7 @@ static void find_ends(struct collector *collector)
 	collector->looked_ns = now;
 	for (process = collector->ingest.processes; process; process = process->next)
 		if (!process->is_ended && (!collect_process_is_alive(process) ||
-					   has_successor(collector, process)))
+					   find_successor(collector, process)))
 			process->is_ended = true;
 }
 
@@ -214,12 +223,15 @@ static int64_t horizon_of(const struct ingest_process *process, int64_t until_ns
 	return process->heap_count ? least(horizon, process->heap[0]->key) : horizon;
 }
 
-/* The end of a process that says nothing itself: record's word, else now. */
+/* The end of one that says nothing itself: its next image's begin, record's word, else now. */
 static void end_process(struct collector *collector, struct ingest_process *process)
 {
+	const struct ingest_process *successor = find_successor(collector, process);
 	int64_t end_ns = process->is_local ? now_ns() : 0;
 
-	if (collector->has_end && collector->end.pid == process->pid)
+	if (successor)
+		end_ns = successor->start_ns;
+	else if (collector->has_end && collector->end.pid == process->pid)
 		end_ns = collector->end.end_ns;
 	ingest_process_end(process, end_ns);
 }
@@ -285,11 +297,21 @@ static uint32_t count_running(const struct collector *collector)
 	return count;
 }
 
-/* Whether a process that is started but has no control page yet may still come. */
-static bool may_still_come(const struct collector *collector)
+/*
+ * Whether a process may still come that has no control page yet: the program of
+ * a bare preload, or a daemon that record's program has left behind.
+ */
+static bool may_still_come(struct collector *collector)
 {
-	return collector->session->is_bare && !collector->has_store &&
-	       collector->session->pid > 0 && !kill(collector->session->pid, 0);
+	const struct session *session = collector->session;
+	enum collect_survivor survivor;
+
+	if (!collector->link)
+		return session->is_bare && !collector->has_store && session->pid > 0 &&
+		       !kill(session->pid, 0);
+	survivor = collect_survivor_find(session->directory);
+	return survivor == SURVIVOR_DRIVER ||
+	       (survivor == SURVIVOR_IDLE && now_ns() - collector->end_seen_ns < PATIENCE_NS);
 }
 
 static void read_link(struct collector *collector, int timeout_ms)
@@ -304,6 +326,7 @@ static void read_link(struct collector *collector, int timeout_ms)
 	got = read(wait.fd, &collector->end, sizeof(collector->end));
 	collector->has_end = got == (ssize_t)sizeof(collector->end);
 	collector->program_ended = got >= 0 || errno != EINTR;
+	collector->end_seen_ns = now_ns();
 }
 
 /* The program of `record` has ended, others of its family have not: it need not wait for them. */
@@ -312,7 +335,8 @@ static void tell_record(struct collector *collector)
 	const struct collect_link *link = collector->link;
 	struct ingest_process *process;
 
-	if (!link || collector->has_told_record || !collector->program_ended)
+	if (!link || collector->has_told_record || !collector->program_ended ||
+	    now_ns() - collector->end_seen_ns < PATIENCE_NS)
 		return;
 	for (process = collector->ingest.processes; process; process = process->next)
 		if (process->is_ended && !process->is_done)

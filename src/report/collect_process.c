@@ -78,6 +78,20 @@ static bool maps_our_files(const struct ingest_process *process)
 	return is_found;
 }
 
+/* Cheap, and true for every exec of another program; a file replaced on disk looks the same. */
+static bool runs_another_file(const struct ingest_process *process)
+{
+	const struct trace_control *control = process->map.control;
+	char path[64], file[CONTROL_PATH_BYTES];
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", process->pid);
+	length = readlink(path, file, sizeof(file));
+	return length > 0 && length < CONTROL_PATH_BYTES &&
+	       ((size_t)length != strnlen(control->executable, CONTROL_PATH_BYTES) ||
+		memcmp(file, control->executable, (size_t)length));
+}
+
 bool collect_process_is_alive(const struct ingest_process *process)
 {
 	const struct trace_control *control = process->map.control;
@@ -92,7 +106,8 @@ bool collect_process_is_alive(const struct ingest_process *process)
 		return false;
 	if (state == 'X' || (state == 'Z' && !has_other_threads(process->pid)))
 		return false;
-	if (atomic_load_explicit(&control->end_state, memory_order_acquire) == CONTROL_EXECED)
+	if (atomic_load_explicit(&control->end_state, memory_order_acquire) == CONTROL_EXECED ||
+	    runs_another_file(process))
 		return maps_our_files(process);
 	return true;
 }

@@ -7,6 +7,14 @@
 
 int message_level = MESSAGE_NORMAL;
 
+/* Names out of a trace may hold anything; on a terminal they must stay one line of text. */
+static void blank_controls(char *line)
+{
+	for (unsigned char *at = (unsigned char *)line; *at; at++)
+		if (*at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
+			*at = ' ';
+}
+
 /* One write for the whole line, so that lines of several processes do not mix. */
 __attribute__((format(printf, 1, 0)))
 static void write_line(const char *format, va_list arguments)
@@ -16,6 +24,7 @@ static void write_line(const char *format, va_list arguments)
 
 	if (used < 0)
 		return;
+	blank_controls(line);
 	fflush(stdout);
 	fprintf(stderr, "custody: %s\n", line);
 }

@@ -146,7 +146,7 @@ static void write_summary(struct query *query, struct rows_value *value)
 		    value[HOST_EXIT_BYTES].number ? ", and " : "",
 		    value[HOST_EXIT_BYTES].number ? c : "",
 		    value[HOST_EXIT_BYTES].number ? " of page-locked host memory" : "");
-	rows_format(&value[ALLOCATIONS_TEXT], "%s of %s in all, %s freed by the program",
+	rows_format(&value[ALLOCATIONS_TEXT], "%s blocks, %s in all; %s freed by the program",
 		    format_count(a, value[ALLOCATIONS].number),
 		    format_bytes(b, value[ALLOCATED_BYTES].number),
 		    format_count(c, value[FREES].number));

@@ -6,24 +6,26 @@
 #include "report/format.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const struct rows_column failure_columns[] = {
 	{ "api", "failed calls", ROWS_TEXT },
 	{ "result", NULL, ROWS_ID },
-	{ "result_name", "result", ROWS_TEXT },
+	{ "result_name", NULL, ROWS_TEXT },
+	{ NULL, "result", ROWS_TEXT },
 	{ "origin", NULL, ROWS_TEXT },
 	{ "count", "calls", ROWS_COUNT },
 	{ "first_at_ns", "first at", ROWS_MOMENT },
-	{ "largest_bytes", "largest asked", ROWS_BYTES },
+	{ "largest_bytes", "largest", ROWS_BYTES },
 	{ NULL, NULL, ROWS_TEXT },
 };
 
-enum { RESULT = 1, RESULT_NAME = 2, ORIGIN = 3 };
+enum { RESULT = 1, RESULT_NAME = 2, RESULT_SHOWN = 3, ORIGIN = 4 };
 
 static const char select_failures[] =
-	"SELECT COALESCE(name, '?'), result, NULL, origin, count(*), min(at_ns),"
+	"SELECT COALESCE(name, '?'), result, NULL, NULL, origin, count(*), min(at_ns),"
 	" NULLIF(max(bytes), 0) FROM failure LEFT JOIN api ON api.id = api_id"
-	" GROUP BY 1, result, origin ORDER BY 5 DESC, 6";
+	" GROUP BY 1, result, origin ORDER BY 6 DESC, 7";
 
 static const struct rows_column lost_columns[] = {
 	{ "process_id", NULL, ROWS_ID },      { "thread_id", NULL, ROWS_ID },
@@ -49,18 +51,24 @@ static const char select_uncovered[] =
 	"SELECT name, NULLIF(version, 0), count(*), min(at_ns) FROM uncovered"
 	" GROUP BY name, version ORDER BY name";
 
-/* The number beside the name, since that is what the program saw. */
+/* What all names begin with is left out for people: the rest is long enough. */
 static void name_results(struct rows *rows)
 {
+	static const char prefix[] = "CUDA_ERROR_";
+
 	for (size_t i = 0; i < rows->count; i++) {
 		struct rows_value *value = rows_at(rows, i);
 		int64_t result = value[RESULT].number;
 		const char *name =
 			result >= 0 && result <= UINT16_MAX ? result_name((unsigned)result) : NULL;
 
-		rows_format(&value[RESULT_NAME], "%s", name ? name : "unknown");
+		rows_text(&value[RESULT_NAME], name);
 		if (!name)
-			rows_format(&value[RESULT_NAME], "error %" PRId64, result);
+			rows_format(&value[RESULT_SHOWN], "error %" PRId64, result);
+		else if (strncmp(name, prefix, sizeof(prefix) - 1))
+			rows_text(&value[RESULT_SHOWN], name);
+		else
+			rows_text(&value[RESULT_SHOWN], name + sizeof(prefix) - 1);
 	}
 }
 

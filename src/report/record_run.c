@@ -213,13 +213,18 @@ static bool reap(struct record_run *run, enum record_outcome *outcome, bool *is_
 	return run->has_ended && *is_settled;
 }
 
-static void pass_signals_on(struct record_run *run)
+/* True if there was any signal: then there may be a child to reap. */
+static bool pass_signals_on(struct record_run *run)
 {
 	struct signalfd_siginfo info;
+	bool is_any = false;
 
-	while (read(run->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+	while (read(run->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		is_any = true;
 		if (info.ssi_signo != SIGCHLD && !run->has_ended)
 			kill(run->program, (int)info.ssi_signo);
+	}
+	return is_any;
 }
 
 enum record_outcome record_run_start(struct record_run *run)
@@ -240,7 +245,8 @@ enum record_outcome record_run_start(struct record_run *run)
 
 		/* A closed pipe would end every poll at once: its owner's end comes as a signal. */
 		poll(wait, run->collector ? 2 : 1, -1);
-		pass_signals_on(run);
+		if (pass_signals_on(run))
+			continue;
 		if (run->collector && wait[1].revents && read(run->from_collector, &byte, 1) == 1)
 			return RECORD_GOES_ON;
 		if (run->collector && wait[1].revents & POLLHUP)

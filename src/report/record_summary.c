@@ -78,7 +78,7 @@ static void print_transfers(struct summary *summary)
 	sqlite3_stmt *query;
 
 	if (sqlite3_prepare_v2(summary->db,
-			       "SELECT kind, sum(count), sum(bytes) FROM transfer_total "
+			       "SELECT kind, sum(count - failed), sum(bytes) FROM transfer_total "
 			       "GROUP BY kind ORDER BY 3 DESC, 2 DESC",
 			       -1, &query, NULL) != SQLITE_OK)
 		store_reader_fail(summary->db, summary->path);

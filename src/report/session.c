@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/session.h"
 
+#include "core/option.h"
 #include "core/session_dir.h"
 #include "report/ingest_map.h"
 #include "report/message.h"
@@ -32,9 +33,9 @@ static void write_description(const struct session *session)
 	if (!stream)
 		message_die(EXIT_COULD_NOT, "cannot write in %s: %s", session->directory,
 			    strerror(errno));
-	fprintf(stream, "mode=%s\npid=%d\noutput=%s\ntrace=%s\n",
-		session->is_bare ? "preload" : "record", session->pid, session->output,
-		session->trace);
+	fprintf(stream, "mode=record\npid=%d\noutput=%s\ntrace=%s\nfrees=%s\nchildren=%s\n",
+		session->pid, session->output, session->trace, session->frees,
+		session->children);
 	if (fclose(stream))
 		message_die(EXIT_COULD_NOT, "cannot write %s: %s", path, strerror(errno));
 }
@@ -47,6 +48,8 @@ void session_create(struct session *session, const char *trace, int pid)
 	*session = (struct session){ .pid = pid, .lock = -1 };
 	snprintf(session->output, sizeof(session->output), "%s", trace);
 	snprintf(session->trace, sizeof(session->trace), "%s", trace);
+	snprintf(session->frees, sizeof(session->frees), "%s", option_text(OPTION_FREES));
+	snprintf(session->children, sizeof(session->children), "%s", option_text(OPTION_CHILDREN));
 	snprintf(beside, sizeof(beside), "%s", trace);
 	slash = strrchr(beside, '/');
 	if (slash)
