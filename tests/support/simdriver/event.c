@@ -101,15 +101,20 @@ void event_passed(struct event *event, struct stream *stream, uint64_t seq)
 	pthread_mutex_unlock(&event->lock);
 }
 
-void event_stamp(struct event *event)
+/* Where the event stands now; called by the queue when the record gets its number. */
+void event_place(struct event *event, struct stream *stream, uint64_t seq)
 {
 	struct stream *before;
 
+	if (stream)
+		handle_retain(stream);
 	pthread_mutex_lock(&event->lock);
 	before = event->stream;
-	event->stream = NULL;
+	event->stream = stream;
+	event->seq = seq;
 	event->recorded = true;
-	event->time_ns = config_now_ns();
+	if (!stream)
+		event->time_ns = config_now_ns();
 	pthread_mutex_unlock(&event->lock);
 	if (before)
 		stream_give(before);
@@ -121,27 +126,14 @@ void event_stamp(struct event *event)
  */
 CUresult event_mark(struct event *event, struct stream *stream, struct op *op)
 {
-	CUresult error = CUDA_SUCCESS;
-	struct stream *before;
-
-	pthread_mutex_lock(&event->lock);
-	before = event->stream;
 	atomic_store(&event->captured, false);
-	event->recorded = true;
-	op->event = event;
 	if (!op->wait_count && stream_has_nothing(stream)) {
-		event->stream = NULL;
-		event->time_ns = config_now_ns();
-	} else {
-		handle_retain(stream);
-		handle_retain(event);
-		event->stream = stream;
-		error = queue_submit(stream, op, &event->seq);
+		event_place(event, NULL, 0);
+		return CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&event->lock);
-	if (before)
-		stream_give(before);
-	return error;
+	handle_retain(event);
+	op->event = event;
+	return queue_submit(stream, op, NULL);
 }
 
 CUresult event_record(CUevent hEvent, CUstream hStream)

@@ -177,7 +177,7 @@ static void act(struct op *op, struct stream *stream)
 		if (op->seq)
 			event_passed(op->event, stream, op->seq);
 		else
-			event_stamp(op->event);
+			event_place(op->event, NULL, 0);
 		break;
 	case OP_EVENT_WAIT:
 		wait_for_event(op->event);

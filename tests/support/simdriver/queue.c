@@ -47,6 +47,14 @@ static void wait_done(struct stream *stream)
 	pthread_cond_timedwait(&stream->done, &stream->lock, &until);
 }
 
+/* Asks to be woken at the position; false when that is not needed any more. */
+static bool want(struct stream *stream, uint64_t seq)
+{
+	if (atomic_load(&stream->wanted) > seq)
+		atomic_store(&stream->wanted, seq);
+	return !queue_passed(stream, seq) && !atomic_load(&config_stopping);
+}
+
 void queue_wait(struct stream *stream, uint64_t seq)
 {
 	for (int i = 0; i < SPIN_ROUNDS / 4; i++) {
@@ -55,19 +63,25 @@ void queue_wait(struct stream *stream, uint64_t seq)
 		relax();
 	}
 	pthread_mutex_lock(&stream->lock);
-	atomic_fetch_add(&stream->waiters, 1);
-	while (!queue_passed(stream, seq) && !atomic_load(&config_stopping))
+	while (want(stream, seq))
 		wait_done(stream);
-	atomic_fetch_sub(&stream->waiters, 1);
 	pthread_mutex_unlock(&stream->lock);
 }
 
-static void announce(struct stream *stream)
+/* Everybody who sleeps asks again, so the wish is forgotten here. */
+static void wake_waiters(struct stream *stream)
 {
-	if (!atomic_load(&stream->waiters))
+	atomic_store(&stream->wanted, UINT64_MAX);
+	pthread_cond_broadcast(&stream->done);
+}
+
+static void announce(struct stream *stream, uint64_t seq)
+{
+	atomic_store(&stream->completed, seq);
+	if (atomic_load(&stream->wanted) > seq)
 		return;
 	pthread_mutex_lock(&stream->lock);
-	pthread_cond_broadcast(&stream->done);
+	wake_waiters(stream);
 	pthread_mutex_unlock(&stream->lock);
 }
 
@@ -87,31 +101,36 @@ static bool spin_for_work(struct stream *stream, uint64_t last)
 	return found;
 }
 
-/* The next op; the one before goes to the spare list.  NULL: closed and drained. */
-static struct op *next_op(struct stream *stream, struct op *before, uint64_t last)
+static struct op *last_of(struct op *list)
 {
-	struct op *op;
+	while (list->next)
+		list = list->next;
+	return list;
+}
+
+/*
+ * All ops that are queued, so that the lock is taken once for many; those done go to
+ * the spare list.  NULL: closed and drained.
+ */
+static struct op *next_ops(struct stream *stream, struct op *done, uint64_t last)
+{
+	struct op *list, *end = done ? last_of(done) : NULL;
 
 	spin_for_work(stream, last);
 	pthread_mutex_lock(&stream->lock);
-	if (before) {
-		before->next = stream->spare;
-		stream->spare = before;
-		stream->queued--;
+	if (done) {
+		end->next = stream->spare;
+		stream->spare = done;
 	}
 	while (!stream->head && !stream->closing) {
 		stream->sleeping = true;
 		pthread_cond_wait(&stream->work, &stream->lock);
 		stream->sleeping = false;
 	}
-	op = stream->head;
-	if (op) {
-		stream->head = op->next;
-		if (!op->next)
-			stream->tail = NULL;
-	}
+	list = stream->head;
+	stream->head = stream->tail = NULL;
 	pthread_mutex_unlock(&stream->lock);
-	return op;
+	return list;
 }
 
 static void run_op(struct stream *stream, struct op *op)
@@ -122,23 +141,23 @@ static void run_op(struct stream *stream, struct op *op)
 	queue_wait(stream, op->seq - 1);
 	if (!atomic_load(&config_stopping))
 		op_run(op, stream);
-	atomic_store(&stream->completed, op->seq);
-	announce(stream);
+	announce(stream, op->seq);
 	op_release(op);
 }
 
 static void *work(void *argument)
 {
 	struct stream *stream = argument;
-	struct op *op = NULL;
+	struct op *list = NULL;
 	uint64_t last = 0;
 
 	prctl(PR_SET_NAME, "simdriver");
 	prctl(PR_SET_TIMERSLACK, 1000);
-	while ((op = next_op(stream, op, last)) != NULL) {
-		last = op->seq;
-		run_op(stream, op);
-	}
+	while ((list = next_ops(stream, list, last)) != NULL)
+		for (struct op *op = list; op; op = op->next) {
+			last = op->seq;
+			run_op(stream, op);
+		}
 	memory_observe(stream);
 	stream_unlink(stream);
 	stream_give(stream);
@@ -230,19 +249,19 @@ static void enqueue(struct stream *stream, struct op *op)
 	else
 		stream->head = place;
 	stream->tail = place;
-	stream->queued++;
 }
 
+/* A queue that is full holds the caller up until a quarter of it is done. */
 static void wait_for_room(struct stream *stream)
 {
-	while (stream->queued >= QUEUE_MAX && !atomic_load(&config_stopping)) {
-		uint64_t seq = atomic_load(&stream->completed) + QUEUE_MAX / 4;
+	uint64_t submitted = atomic_load(&stream->submitted);
 
+	while (submitted - atomic_load(&stream->completed) >= QUEUE_MAX &&
+	       !atomic_load(&config_stopping)) {
 		pthread_mutex_unlock(&stream->lock);
-		queue_wait(stream, seq);
+		queue_wait(stream, submitted - QUEUE_MAX * 3 / 4);
 		pthread_mutex_lock(&stream->lock);
-		if (stream->queued >= QUEUE_MAX)
-			sched_yield();
+		submitted = atomic_load(&stream->submitted);
 	}
 }
 
@@ -254,6 +273,8 @@ uint64_t queue_append(struct stream *stream, struct op *op)
 	wait_for_room(stream);
 	seq = atomic_load(&stream->submitted) + 1;
 	op->seq = seq;
+	if (op->kind == OP_EVENT)
+		event_place(op->event, stream, seq);
 	enqueue(stream, op);
 	atomic_store(&stream->submitted, seq);
 	if (!stream->has_worker)
@@ -280,8 +301,8 @@ static bool run_here(struct stream *stream, struct op *op)
 		atomic_store(&stream->submitted, seq);
 		op_run(op, stream);
 		atomic_store(&stream->completed, seq);
-		if (atomic_load(&stream->waiters))
-			pthread_cond_broadcast(&stream->done);
+		if (atomic_load(&stream->wanted) <= seq)
+			wake_waiters(stream);
 	}
 	pthread_mutex_unlock(&stream->lock);
 	if (here)

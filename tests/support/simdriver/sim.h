@@ -421,9 +421,8 @@ struct stream {
 	pthread_mutex_t lock;
 	pthread_cond_t work, done;
 	struct op *head, *tail, *spare;
-	unsigned queued;
 	_Atomic uint64_t submitted, completed;
-	atomic_int waiters;
+	_Atomic uint64_t wanted;	/* the lowest position that somebody sleeps for */
 	bool has_worker, sleeping, closing;
 
 	_Atomic(struct capture *) capture;
@@ -487,8 +486,8 @@ struct event {
 	struct event *next, *prev;
 };
 
-/* A record inside a graph: passed now. */
-void event_stamp(struct event *event);
+/* The event's new position; stream NULL: it has passed, now. */
+void event_place(struct event *event, struct stream *stream, uint64_t seq);
 void event_passed(struct event *event, struct stream *stream, uint64_t seq);
 void event_give(struct event *event);
 void event_finish(void *event);

@@ -38,6 +38,7 @@ CUresult stream_new(struct context *context, unsigned flags, int priority, struc
 	stream->flags = flags;
 	stream->priority = priority;
 	stream->id = handle_next_id();
+	atomic_store(&stream->wanted, UINT64_MAX);
 	pthread_mutex_init(&stream->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
