@@ -125,3 +125,28 @@ uint64_t fake_counted_errors(enum api api)
 {
 	return atomic_load(&counter_of(api)->errors);
 }
+
+CUresult CUDAAPI fake_give_address(CUdeviceptr *address, size_t bytes)
+{
+	(void)bytes;
+	if (fake_result == CUDA_SUCCESS)
+		*address = fake_address;
+	return fake_result;
+}
+
+CUresult CUDAAPI fake_free_address(CUdeviceptr address)
+{
+	(void)address;
+	return fake_result;
+}
+
+uint64_t fake_allocate(CUdeviceptr address, size_t bytes)
+{
+	CUdeviceptr got = 0;
+
+	fake_set(API_cuMemAlloc_v2, fake_give_address);
+	fake_address = address;
+	ck_assert_int_eq(cuMemAlloc_v2(&got, bytes), CUDA_SUCCESS);
+	ck_assert_uint_eq(got, address);
+	return fake_look_one(RECORD_ALLOC, API_cuMemAlloc_v2)->b;
+}

@@ -17,6 +17,13 @@ extern CUcontext fake_context; /* that cuCtxGetCurrent tells */
 /* Make `function` what stands behind a wrapper. */
 void fake_set(enum api api, void *function);
 
+/* cuMemAlloc and cuMemFree, as fake_result and fake_address tell. */
+CUresult CUDAAPI fake_give_address(CUdeviceptr *address, size_t bytes);
+CUresult CUDAAPI fake_free_address(CUdeviceptr address);
+
+/* Allocate through the wrapper; the id of the block. */
+uint64_t fake_allocate(CUdeviceptr address, size_t bytes);
+
 /* A session, the functions every test needs, a current context. */
 void fake_start(void);
 void fake_stop(void);

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The real wrappers in front of a driver that does as it is told: what is
+ * recorded of a block's beginning and end, and what the tracker holds.
+ */
+#include "core/tracker.h"
+#include "fake_driver.h"
+#include "intercept/call.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+START_TEST(an_allocation_and_its_free_share_an_id)
+{
+	struct block block;
+	uint64_t id = fake_allocate(0x7000, 4096);
+	const struct record *record;
+
+	ck_assert_uint_ne(id, 0);
+	ck_assert(tracker_find(SPACE_ADDRESS, 0x7010, &block));
+	ck_assert_uint_eq(block.id, id);
+	fake_set(API_cuMemFree_v2, fake_free_address);
+	ck_assert_int_eq(cuMemFree_v2(0x7000), CUDA_SUCCESS);
+	record = fake_look_one(RECORD_FREE, API_cuMemFree_v2);
+	ck_assert_uint_eq(record->b, id);
+	ck_assert_uint_eq(record->c, 4096);
+	ck_assert_int_eq(record->aux, RELEASE_FREED);
+	ck_assert(!tracker_find(SPACE_ADDRESS, 0x7000, &block));
+}
+END_TEST
+
+START_TEST(a_refused_free_leaves_the_block)
+{
+	struct block block;
+	uint64_t id = fake_allocate(0x7000, 4096);
+
+	fake_set(API_cuMemFree_v2, fake_free_address);
+	fake_result = CUDA_ERROR_INVALID_VALUE;
+	ck_assert_int_eq(cuMemFree_v2(0x7000), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(fake_look_one(RECORD_FREE, API_cuMemFree_v2)->result, 1);
+	ck_assert(tracker_find(SPACE_ADDRESS, 0x7000, &block));
+	ck_assert_uint_eq(block.id, id);
+}
+END_TEST
+
+static CUresult CUDAAPI reuse_while_freeing(CUdeviceptr address)
+{
+	struct block block = { .id = tracker_next_id(), .address = address, .bytes = 1 };
+
+	ck_assert(!tracker_find(SPACE_ADDRESS, address, &block));
+	block = (struct block){ .id = tracker_next_id(), .address = address, .bytes = 1 };
+	return tracker_add(&block) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+START_TEST(an_address_reused_within_its_free_stays)
+{
+	struct block block;
+	uint64_t id = fake_allocate(0x7000, 4096);
+
+	fake_set(API_cuMemFree_v2, reuse_while_freeing);
+	ck_assert_int_eq(cuMemFree_v2(0x7000), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_look_one(RECORD_FREE, API_cuMemFree_v2)->b, id);
+	ck_assert(tracker_find(SPACE_ADDRESS, 0x7000, &block));
+	ck_assert_uint_ne(block.id, id);
+}
+END_TEST
+
+START_TEST(an_unknown_block_is_freed_untracked)
+{
+	const struct record *record;
+
+	fake_set(API_cuMemFree_v2, fake_free_address);
+	cuMemFree_v2(0x9000);
+	record = fake_look_one(RECORD_FREE, API_cuMemFree_v2);
+	ck_assert(record->flags & RECORD_UNTRACKED);
+	ck_assert_uint_eq(record->b, 0);
+	cuMemFree_v2(0);
+	fake_look_one(RECORD_OPERATION, API_cuMemFree_v2);
+}
+END_TEST
+
+START_TEST(outputs_of_a_failed_call_are_not_read)
+{
+	CUdeviceptr *nowhere = (CUdeviceptr *)1;
+	const struct record *record;
+
+	fake_set(API_cuMemAlloc_v2, fake_give_address);
+	fake_result = CUDA_ERROR_OUT_OF_MEMORY;
+	ck_assert_int_eq(cuMemAlloc_v2(nowhere, 1 << 20), CUDA_ERROR_OUT_OF_MEMORY);
+	record = fake_look_one(RECORD_ALLOC, API_cuMemAlloc_v2);
+	ck_assert_int_eq(record->result, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(record->a, 0);
+	ck_assert_uint_eq(record->b, 0);
+	ck_assert_uint_eq(record->c, 1 << 20);
+}
+END_TEST
+
+static CUresult CUDAAPI vmm_create(CUmemGenericAllocationHandle *handle, size_t bytes,
+				   const CUmemAllocationProp *properties, unsigned long long flags)
+{
+	(void)bytes;
+	(void)properties;
+	(void)flags;
+	*handle = 0x33;
+	return fake_result;
+}
+
+static CUresult CUDAAPI vmm_map(CUdeviceptr address, size_t bytes, size_t offset,
+				CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	(void)address;
+	(void)bytes;
+	(void)offset;
+	(void)handle;
+	(void)flags;
+	return fake_result;
+}
+
+static CUresult CUDAAPI vmm_unmap(CUdeviceptr address, size_t bytes)
+{
+	(void)address;
+	(void)bytes;
+	return fake_result;
+}
+
+static CUresult CUDAAPI vmm_release(CUmemGenericAllocationHandle handle)
+{
+	(void)handle;
+	return fake_result;
+}
+
+static uint64_t create_handle(CUmemGenericAllocationHandle *handle)
+{
+	CUmemAllocationProp properties = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	const struct record *record;
+
+	fake_set(API_cuMemCreate, vmm_create);
+	fake_set(API_cuMemMap, vmm_map);
+	fake_set(API_cuMemUnmap, vmm_unmap);
+	fake_set(API_cuMemRelease, vmm_release);
+	cuMemCreate(handle, 2 << 20, &properties, 0);
+	record = fake_look_one(RECORD_ALLOC, API_cuMemCreate);
+	ck_assert_int_eq(record->aux, BLOCK_VMM | 1 << 8);
+	ck_assert_uint_eq(record->c, 2 << 20);
+	return record->b;
+}
+
+START_TEST(physical_memory_ends_with_its_last_mapping)
+{
+	CUmemGenericAllocationHandle handle;
+	uint64_t owner = create_handle(&handle), view;
+	const struct fake_look *look;
+	const struct record *record;
+
+	cuMemMap(0x700000000000, 2 << 20, 0, handle, 0);
+	record = fake_look_one(RECORD_ALLOC, API_cuMemMap);
+	ck_assert(record->flags & RECORD_VIEW);
+	ck_assert_uint_eq(record->stream, owner);
+	view = record->b;
+	cuMemRelease(handle);
+	fake_look_one(RECORD_OPERATION, API_cuMemRelease);
+	cuMemUnmap(0x700000000000, 2 << 20);
+	look = fake_look();
+	ck_assert_uint_eq(look->count, 2);
+	ck_assert_uint_eq(look->record[0].b, view);
+	ck_assert_uint_eq(look->record[1].b, owner);
+	ck_assert(look->record[1].flags & RECORD_MORE);
+	ck_assert_uint_eq(tracker_count(), 0);
+}
+END_TEST
+
+START_TEST(one_unmap_ends_neighbouring_mappings)
+{
+	CUmemGenericAllocationHandle handle;
+	uint64_t owner = create_handle(&handle);
+
+	cuMemMap(0x700000000000, 1 << 20, 0, handle, 0);
+	cuMemMap(0x700000100000, 1 << 20, 0, handle, 0);
+	ck_assert_uint_eq(fake_look()->count, 2);
+	cuMemUnmap(0x700000000000, 2 << 20);
+	ck_assert_uint_eq(fake_look()->count, 2);
+	ck_assert_uint_eq(tracker_count(), 1);
+	cuMemRelease(handle);
+	ck_assert_uint_eq(fake_look_one(RECORD_FREE, API_cuMemRelease)->b, owner);
+}
+END_TEST
+
+START_TEST(a_refused_release_keeps_the_reference)
+{
+	CUmemGenericAllocationHandle handle;
+	struct block block;
+
+	create_handle(&handle);
+	fake_result = CUDA_ERROR_INVALID_VALUE;
+	cuMemRelease(handle);
+	ck_assert_int_eq(fake_look_one(RECORD_FREE, API_cuMemRelease)->result, 1);
+	ck_assert(tracker_find(SPACE_HANDLE, handle, &block));
+	ck_assert_uint_eq(block.references, 1);
+}
+END_TEST
+
+static CUresult CUDAAPI ipc_open(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+{
+	(void)handle;
+	(void)flags;
+	*address = fake_address;
+	return fake_result;
+}
+
+static CUresult CUDAAPI tell_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+	*base = address;
+	*bytes = 12345;
+	return CUDA_SUCCESS;
+}
+
+START_TEST(an_import_is_closed_as_often_as_opened)
+{
+	CUipcMemHandle handle = { { 0 } };
+	CUdeviceptr address;
+	const struct record *record;
+
+	fake_set(API_cuIpcOpenMemHandle_v2, ipc_open);
+	fake_set(API_cuIpcCloseMemHandle, fake_free_address);
+	fake_set(API_cuMemGetAddressRange_v2, tell_range);
+	fake_address = 0x8000;
+	cuIpcOpenMemHandle_v2(&address, handle, 0);
+	record = fake_look_one(RECORD_ALLOC, API_cuIpcOpenMemHandle_v2);
+	ck_assert_int_eq(record->aux & 0xff, BLOCK_IPC);
+	ck_assert_uint_eq(record->c, 12345);
+	ck_assert(record->flags & RECORD_VIEW);
+	cuIpcOpenMemHandle_v2(&address, handle, 0);
+	fake_look_one(RECORD_OPERATION, API_cuIpcOpenMemHandle_v2);
+	cuIpcCloseMemHandle(0x8000);
+	fake_look_one(RECORD_OPERATION, API_cuIpcCloseMemHandle);
+	cuIpcCloseMemHandle(0x8000);
+	fake_look_one(RECORD_FREE, API_cuIpcCloseMemHandle);
+}
+END_TEST
+
+static CUresult CUDAAPI find_global(CUdeviceptr *address, size_t *bytes, CUmodule module,
+				    const char *name)
+{
+	(void)module;
+	(void)name;
+	*address = fake_address;
+	if (bytes)
+		*bytes = 256;
+	return fake_result;
+}
+
+static CUresult CUDAAPI unload(CUmodule module)
+{
+	(void)module;
+	return fake_result;
+}
+
+START_TEST(a_variable_is_a_block_until_its_module_goes)
+{
+	CUmodule module = (CUmodule)0x6000;
+	CUdeviceptr address;
+	size_t bytes;
+	const struct fake_look *look;
+
+	fake_set(API_cuModuleGetGlobal_v2, find_global);
+	fake_set(API_cuModuleUnload, unload);
+	fake_address = 0x9000;
+	cuModuleGetGlobal_v2(&address, &bytes, module, "x");
+	ck_assert(fake_look_one(RECORD_ALLOC, API_cuModuleGetGlobal_v2)->flags & RECORD_MORE);
+	cuModuleGetGlobal_v2(&address, NULL, module, "x");
+	ck_assert_uint_eq(fake_look()->count, 0);
+	ck_assert_uint_eq(fake_counted(API_cuModuleGetGlobal_v2), 2);
+	fake_result = CUDA_ERROR_INVALID_HANDLE;
+	cuModuleUnload(module);
+	fake_look_one(RECORD_OPERATION, API_cuModuleUnload);
+	ck_assert_uint_eq(tracker_count(), 1);
+	fake_result = CUDA_SUCCESS;
+	cuModuleUnload(module);
+	look = fake_look();
+	ck_assert_uint_eq(look->count, 2);
+	ck_assert_int_eq(look->record[1].kind, RECORD_FREE);
+	ck_assert_uint_eq(look->record[1].c, 256);
+	ck_assert_uint_eq(tracker_count(), 0);
+}
+END_TEST
+
+static CUresult CUDAAPI create_array(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
+{
+	(void)shape;
+	*handle = (CUarray)0x7000;
+	return fake_result;
+}
+
+static uint64_t bytes_of_array(CUDA_ARRAY3D_DESCRIPTOR shape)
+{
+	CUarray handle;
+
+	cuArray3DCreate_v2(&handle, &shape);
+	return fake_look_one(RECORD_ALLOC, API_cuArray3DCreate_v2)->c;
+}
+
+START_TEST(an_array_needs_what_its_shape_says)
+{
+	fake_set(API_cuArray3DCreate_v2, create_array);
+	ck_assert_uint_eq(bytes_of_array((CUDA_ARRAY3D_DESCRIPTOR){
+				  .Width = 100, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 }),
+			  1600);
+	ck_assert_uint_eq(bytes_of_array((CUDA_ARRAY3D_DESCRIPTOR){ .Width = 8,
+								    .Height = 4,
+								    .Depth = 2,
+								    .Format = CU_AD_FORMAT_HALF,
+								    .NumChannels = 1 }),
+			  128);
+	ck_assert_uint_eq(
+		bytes_of_array((CUDA_ARRAY3D_DESCRIPTOR){
+			.Width = 64, .Height = 32, .Format = CU_AD_FORMAT_NV12, .NumChannels = 3 }),
+		64 * 32 * 3 / 2);
+	ck_assert_uint_eq(bytes_of_array((CUDA_ARRAY3D_DESCRIPTOR){ .Width = 64,
+								    .Format = CU_AD_FORMAT_FLOAT,
+								    .NumChannels = 1,
+								    .Flags = CUDA_ARRAY3D_SPARSE }),
+			  0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("hook_memory");
+	TCase *memory = tcase_create("memory");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(memory, fake_start, fake_stop);
+	tcase_add_test(memory, an_allocation_and_its_free_share_an_id);
+	tcase_add_test(memory, a_refused_free_leaves_the_block);
+	tcase_add_test(memory, an_address_reused_within_its_free_stays);
+	tcase_add_test(memory, an_unknown_block_is_freed_untracked);
+	tcase_add_test(memory, outputs_of_a_failed_call_are_not_read);
+	tcase_add_test(memory, physical_memory_ends_with_its_last_mapping);
+	tcase_add_test(memory, one_unmap_ends_neighbouring_mappings);
+	tcase_add_test(memory, a_refused_release_keeps_the_reference);
+	tcase_add_test(memory, an_import_is_closed_as_often_as_opened);
+	tcase_add_test(memory, a_variable_is_a_block_until_its_module_goes);
+	tcase_add_test(memory, an_array_needs_what_its_shape_says);
+	suite_add_tcase(suite, memory);
+
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
