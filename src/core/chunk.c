@@ -2,6 +2,7 @@
 #include "core/chunk.h"
 #include "core/clock.h"
 #include "core/lock.h"
+#include "core/memory_limit.h"
 #include "core/notice.h"
 #include "core/raw_file.h"
 
@@ -30,6 +31,7 @@ static struct {
 	struct trace_control *control;
 	unsigned char **segments; /* where each is mapped; `most` places */
 	uint32_t most;
+	uint64_t memory_bytes; /* that the process may use in all, for whatever */
 	struct lock growing;
 	_Atomic uint32_t count;	   /* segments */
 	_Atomic uint32_t cursor;   /* chunk to look at first */
@@ -53,6 +55,7 @@ int chunk_start(const char *directory, struct trace_control *control)
 	pool.control = control;
 	pool.segments = segments;
 	pool.most = most;
+	pool.memory_bytes = memory_limit_bytes();
 	pool.clock = control->clock;
 	return 0;
 }
@@ -114,7 +117,7 @@ static struct trace_chunk *find_free(uint32_t probes)
 	return found;
 }
 
-/* Of what the file system has left, this process takes a quarter at most. */
+/* Of what the file system has left, a quarter at most, and an eighth of a limit on memory. */
 static int ask_for_room(uint32_t count)
 {
 	uint64_t own = (uint64_t)count * SEGMENT_BYTES, room;
@@ -123,6 +126,8 @@ static int ask_for_room(uint32_t count)
 		return FULL;
 	if (raw_file_room(pool.directory, &room))
 		return errno;
+	if (own + SEGMENT_BYTES > pool.memory_bytes / 8)
+		return ENOMEM;
 	return own + SEGMENT_BYTES > (room + own) / 4 ? ENOSPC : 0;
 }
 

@@ -32,7 +32,7 @@ const char *notice_error(int error)
 		{ EMFILE, "this process has no free descriptor" },
 		{ ENFILE, "the system has no free descriptor" },
 		{ ENOENT, "no such file or directory" },
-		{ ENOMEM, "out of memory" },
+		{ ENOMEM, "the limit on memory is near" },
 		{ ENOSPC, "no space left" },
 		{ ENOTDIR, "not a directory" },
 		{ EPERM, "operation not permitted" },

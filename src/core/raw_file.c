@@ -28,7 +28,14 @@ ssize_t raw_file_read(const char *path, char *text, size_t bytes)
 
 int raw_file_create(const char *path)
 {
-	return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int low = fd;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	close(low);
+	return fd;
 }
 
 /* Whether a file may grow to `bytes` without a signal. */

@@ -14,7 +14,10 @@
 /* Read at most `bytes` - 1 from the front and put a NUL behind; -1: errno. */
 ssize_t raw_file_read(const char *path, char *text, size_t bytes);
 
-/* A file that was not there before, for the owner alone; the descriptor or -1. */
+/*
+ * A file that was not there before, for the owner alone; the descriptor or -1.
+ * It is none of the first three: a daemon that has closed those may still print.
+ */
 int raw_file_create(const char *path);
 
 /* Write all of it, or return -1 with errno. */

@@ -172,8 +172,20 @@ struct record *thread_refill(struct trace_control *control, uint32_t slots)
 	return &self->chunk->record[self->written];
 }
 
-static void clear_counter(struct trace_counter *counter)
+/* Written first and cleared then: a kill in between counts twice rather than not at all. */
+static void put_counter(struct thread_segment *self, struct trace_counter *counter, uint16_t api)
 {
+	const struct record record = {
+		.start = clock_ticks(self->clock),
+		.api = api,
+		.kind = RECORD_COUNTER,
+		.a = atomic_load_explicit(&counter->calls, memory_order_relaxed),
+		.b = atomic_load_explicit(&counter->errors, memory_order_relaxed),
+		.c = atomic_load_explicit(&counter->ticks, memory_order_relaxed),
+		.stream = atomic_load_explicit(&counter->max_ticks, memory_order_relaxed),
+	};
+
+	put_record(self, &record);
 	atomic_store_explicit(&counter->calls, 0, memory_order_relaxed);
 	atomic_store_explicit(&counter->errors, 0, memory_order_relaxed);
 	atomic_store_explicit(&counter->ticks, 0, memory_order_relaxed);
@@ -185,22 +197,12 @@ static bool put_counters(struct thread_segment *self, struct trace_control *cont
 {
 	for (uint32_t i = 0; i < counter_slots; i++) {
 		struct trace_counter *counter = &self->counters->counter[i];
-		struct record record = {
-			.start = clock_ticks(self->clock),
-			.api = counter_apis[i],
-			.kind = RECORD_COUNTER,
-			.a = atomic_load_explicit(&counter->calls, memory_order_relaxed),
-			.b = atomic_load_explicit(&counter->errors, memory_order_relaxed),
-			.c = atomic_load_explicit(&counter->ticks, memory_order_relaxed),
-			.stream = atomic_load_explicit(&counter->max_ticks, memory_order_relaxed),
-		};
 
-		if (!record.a)
+		if (!atomic_load_explicit(&counter->calls, memory_order_relaxed))
 			continue;
 		if (self->written == CHUNK_RECORDS && !renew_chunk(self, control))
 			return false;
-		put_record(self, &record);
-		clear_counter(counter);
+		put_counter(self, counter, counter_apis[i]);
 	}
 	return true;
 }

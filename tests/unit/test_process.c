@@ -340,6 +340,26 @@ START_TEST(recording_survives_closed_descriptors_and_chdir)
 }
 END_TEST
 
+START_TEST(daemon_without_standard_descriptors_stays_so)
+{
+	int kept[3];
+
+	for (int fd = 0; fd < 3; fd++) {
+		kept[fd] = fcntl(fd, F_DUPFD, 100);
+		close(fd);
+	}
+	for (uint64_t i = 0; i < 50 * CHUNK_RECORDS; i++)
+		write_one(i);
+	for (int fd = 0; fd < 3; fd++) {
+		bool is_closed = fcntl(fd, F_GETFD) < 0;
+
+		dup2(kept[fd], fd);
+		ck_assert(is_closed);
+	}
+	ck_assert_uint_eq(count_transfers(segment_directory()), 50 * CHUNK_RECORDS);
+}
+END_TEST
+
 START_TEST(children_none_records_the_root_alone)
 {
 	char root[32];
@@ -448,6 +468,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tests, files_are_for_the_owner_alone);
 	tcase_add_test(tests, no_descriptor_is_kept);
 	tcase_add_test(tests, recording_survives_closed_descriptors_and_chdir);
+	tcase_add_test(tests, daemon_without_standard_descriptors_stays_so);
 	tcase_add_test(tests, children_none_records_the_root_alone);
 	tcase_add_test(tests, other_process_than_the_root_is_not_recorded);
 	tcase_add_test(tests, children_none_looks_at_the_parent);
