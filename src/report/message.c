@@ -10,9 +10,13 @@ int message_level = MESSAGE_NORMAL;
 /* Names out of a trace may hold anything; on a terminal they must stay one line of text. */
 static void blank_controls(char *line)
 {
-	for (unsigned char *at = (unsigned char *)line; *at; at++)
-		if (*at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
+	for (unsigned char *at = (unsigned char *)line; *at; at++) {
+		/* The C1 controls are two bytes of UTF-8. */
+		if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
+			at[0] = at[1] = ' ';
+		if (*at < 0x20 || *at == 0x7f)
 			*at = ' ';
+	}
 }
 
 /* One write for the whole line, so that lines of several processes do not mix. */

@@ -192,7 +192,10 @@ class Text(Case):
         text = custody("report", self.path("whole")).stdout
         database = sqlite3.connect(self.path("whole"))
         failed = database.execute("SELECT count(*) FROM failure").fetchone()[0]
-        self.assertEqual("CUDA_ERROR_ILLEGAL_ADDRESS" in text, failed > 0)
+        self.assertEqual("ILLEGAL_ADDRESS" in text, failed > 0)
+        for row in json.loads(custody("report", "--format=json", self.path("whole")).stdout)["failures"]:
+            self.assertEqual((row["result"], row["result_name"]),
+                             (700, "CUDA_ERROR_ILLEGAL_ADDRESS"))
 
 
 class Output(Case):
