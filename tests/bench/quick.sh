@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The benches run, on the simulated driver and on the empty one, with few calls:
+# every variant comes to its end, its figures can be read, no record is lost.
+set -u
+[ -n "${PYTHON3:-}" ] || { echo "python3 was not found"; exit 77; }
+[ -z "${SANITIZE:-}" ] || { echo "nothing is measured under a sanitizer"; exit 77; }
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# shellcheck disable=SC2154 # the two folders are in the tests' environment
+"$top_srcdir/scripts/gpu-bench" --stage "$top_builddir" --only start,calls --quick \
+	--out "$work" || exit 1
+for variant in bare nop record; do
+	grep -q "\"${variant}_ns\"" "$work/gpu-bench.json" || { echo "no $variant figures"; exit 1; }
+done
+grep -q '"lost_records": 0' "$work/gpu-bench.json" || { echo "records were lost"; exit 1; }
