@@ -62,6 +62,7 @@ static void go_to_background(int ready[2])
 
 static int run(int argc, char **argv)
 {
+	static const struct collect_link nobody = { -1, -1, false };
 	struct session session;
 	int ready[2];
 
@@ -83,7 +84,7 @@ static int run(int argc, char **argv)
 	close(ready[1]);
 	if (chdir("/"))
 		message_warn("cannot leave the current directory: %s", strerror(errno));
-	collect_run(&session, NULL);
+	collect_run(&session, &nobody);
 	return EXIT_GOOD;
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/clock.h"
 #include "report/collect_process.h"
+#include "report/collect_progress.h"
 #include "report/collect_survivor.h"
 #include "report/ingest.h"
 #include "report/message.h"
@@ -27,7 +28,6 @@ enum {
 	WAIT_LEAST_MS = 1,
 	WAIT_MOST_MS = 50,
 	PATIENCE_NS = 1000000000, /* for processes that outlive the program */
-	PROGRESS_AFTER_NS = 1000000000,
 };
 
 struct collector {
@@ -40,6 +40,7 @@ struct collector {
 	bool has_end;
 	int64_t end_seen_ns; /* when we learnt of it */
 	bool has_told_record;
+	struct collect_progress progress;
 	int64_t committed_ns; /* when */
 	int64_t looked_ns;    /* for ends of processes */
 	uint64_t refused;     /* directories whose control page cannot be read */
@@ -98,7 +99,6 @@ static void open_store(struct collector *collector, const struct trace_control *
 		store = store_create(session->trace, session->directory);
 		ingest_start(&collector->ingest, store);
 		store_begin(store);
-		store_set_text(store, "session", session->directory);
 		snprintf(options, sizeof(options), "frees=%s children=%s", session->frees,
 			 session->children);
 		store_set_text(store, "options", options);
@@ -306,7 +306,7 @@ static bool may_still_come(struct collector *collector)
 	const struct session *session = collector->session;
 	enum collect_survivor survivor;
 
-	if (!collector->link)
+	if (collector->link->from_record < 0)
 		return session->is_bare && !collector->has_store && session->pid > 0 &&
 		       !kill(session->pid, 0);
 	survivor = collect_survivor_find(session->directory);
@@ -335,7 +335,7 @@ static void tell_record(struct collector *collector)
 	const struct collect_link *link = collector->link;
 	struct ingest_process *process;
 
-	if (!link || collector->has_told_record || !collector->program_ended ||
+	if (link->from_record < 0 || collector->has_told_record || !collector->program_ended ||
 	    now_ns() - collector->end_seen_ns < PATIENCE_NS)
 		return;
 	for (process = collector->ingest.processes; process; process = process->next)
@@ -377,19 +377,37 @@ static void write_exit_status(struct collector *collector)
 	store_forget(store, &update);
 }
 
+/* While the program runs, nobody waits for us. */
+static void show_progress(struct collector *collector)
+{
+	const struct ingest_process *process;
+	uint64_t left = 0;
+
+	if (!collector->progress.is_wanted || !collector->program_ended)
+		return;
+	for (process = collector->ingest.processes; process; process = process->next)
+		left += ingest_merge_left(process);
+	collect_progress_update(&collector->progress, collector->ingest.records,
+				collector->ingest.records + left);
+}
+
 static void complete(struct collector *collector)
 {
 	struct store *store = collector->ingest.store;
 
 	write_exit_status(collector);
+	collect_progress_update(&collector->progress, 1, 1);
 	ingest_finish(&collector->ingest);
+	collect_progress_end(&collector->progress);
 	ingest_free(&collector->ingest);
 	store_close(store);
 }
 
 bool collect_run(struct session *session, const struct collect_link *link)
 {
-	struct collector collector = { .session = session, .link = link, .program_ended = !link };
+	struct collector collector = { .session = session, .link = link,
+				       .program_ended = link->from_record < 0,
+				       .progress.is_wanted = link->show_progress };
 	int wait_ms = WAIT_LEAST_MS;
 
 	for (;;) {
@@ -398,6 +416,7 @@ bool collect_run(struct session *session, const struct collect_link *link)
 		discover(&collector);
 		find_ends(&collector);
 		if (pass_all(&collector)) {
+			show_progress(&collector);
 			wait_ms = WAIT_LEAST_MS;
 			continue;
 		}

@@ -18,14 +18,15 @@ struct collect_end {
 	int64_t end_ns;	     /* CLOCK_MONOTONIC */
 };
 
+/* Who has started the collector, if they are there to listen. */
 struct collect_link {
 	int from_record; /* reads struct collect_end; its end of file says that record is gone */
-	int to_record;	 /* gets one byte when only other processes are left */
-	bool show_progress;
+	int to_record;	 /* gets one byte when only other processes are left; both -1: no record */
+	bool show_progress; /* on standard error, which is a terminal */
 };
 
 /*
- * Collect until every process of the session has ended (and, with a link, the
+ * Collect until every process of the session has ended (and, if there is one, the
  * program of `record` has), complete the trace, remove the session.  The caller
  * holds the session's lock.  False: nothing was recorded, there is no trace.
  * Ends the program with one sentence where the trace cannot be written.

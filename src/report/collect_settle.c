@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { LOOK_AGAIN_MS = 50, PATIENCE_MS = 1000 };
 
@@ -53,10 +54,13 @@ static bool await_lock(struct session *session, const char *trace)
 
 static bool settle_session(struct session *session, const char *trace)
 {
+	struct collect_link link = { -1, -1, false };
+
 	if (!await_lock(session, trace))
 		return true;
 	message_say("reading what was left in %s", session->directory);
-	return collect_run(session, NULL);
+	link.show_progress = isatty(STDERR_FILENO) && message_level >= MESSAGE_NORMAL;
+	return collect_run(session, &link);
 }
 
 /* The directory of a session that the trace says it belongs to; NULL: it is complete. */

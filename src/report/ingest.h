@@ -169,6 +169,9 @@ void ingest_merge_save(struct ingest_process *process);
 /* Whether all that is published has been read. */
 bool ingest_merge_is_empty(const struct ingest_process *process);
 
+/* How many records have been seen published and wait. */
+uint64_t ingest_merge_left(const struct ingest_process *process);
+
 void ingest_merge_free(struct ingest_process *process);
 
 /* ingest_record.c */

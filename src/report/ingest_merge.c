@@ -326,6 +326,18 @@ bool ingest_merge_is_empty(const struct ingest_process *process)
 	return !process->heap_count;
 }
 
+uint64_t ingest_merge_left(const struct ingest_process *process)
+{
+	uint64_t left = 0;
+
+	for (uint32_t i = 0; i < process->chunk_segments; i++)
+		for (uint32_t j = 0; j < SEGMENT_CHUNKS; j++)
+			if (process->chunk[i][j].sequence && !process->chunk[i][j].is_counters &&
+			    process->chunk[i][j].end > process->chunk[i][j].read)
+				left += process->chunk[i][j].end - process->chunk[i][j].read;
+	return left;
+}
+
 void ingest_merge_save(struct ingest_process *process)
 {
 	for (uint32_t i = 0; i < process->chunk_segments; i++) {

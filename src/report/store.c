@@ -127,6 +127,8 @@ struct store *store_create(const char *path, const char *kept)
 	store_set_number(store, "schema_version", STORE_VERSION);
 	store_set_text(store, "custody_version", PACKAGE_VERSION);
 	store_set_number(store, "complete", 0);
+	if (kept)
+		store_set_text(store, "session", kept);
 	store_commit(store);
 	return store;
 }

@@ -29,7 +29,10 @@ struct store {
 	bool is_open; /* a transaction is */
 };
 
-/* Make a trace in a file that is empty or does not exist.  `kept`: see struct store. */
+/*
+ * Make a trace in a file that is empty or does not exist.  `kept`, the session,
+ * stands in meta until the trace is complete.
+ */
 struct store *store_create(const char *path, const char *kept);
 
 /* Go on with a trace that is not complete. */

@@ -151,6 +151,7 @@ static long own_memory(pid_t child)
 
 static struct rusage collect(const char *directory, long *memory_most)
 {
+	static const struct collect_link nobody = { -1, -1, false };
 	struct rusage usage;
 	struct session session;
 	int status;
@@ -159,7 +160,7 @@ static struct rusage collect(const char *directory, long *memory_most)
 	if (!child) {
 		if (!session_read(&session, directory) || !session_lock(&session))
 			_exit(1);
-		_exit(!collect_run(&session, NULL));
+		_exit(!collect_run(&session, &nobody));
 	}
 	for (*memory_most = 0; wait4(child, &status, WNOHANG, &usage) == 0; usleep(5000)) {
 		long memory = own_memory(child);
