@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/doors.h"
+#include "intercept/object.h"
 #include "intercept/real.h"
 #include "intercept/uncovered.h"
 
@@ -36,19 +37,44 @@ static void *replace(void *address, const char *name, int version, uint64_t flag
 }
 
 /*
+ * RTLD_DEFAULT also searches what the caller itself was linked with, which is
+ * not in our scope where the caller is a plugin opened for itself.
+ */
+static void *ask_scope_of(const void *caller, const char *name, const char *version)
+{
+	struct object object;
+	void *handle, *address;
+
+	if (!object_find_address(caller, &object) || !*object.path)
+		return NULL;
+	handle = dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
+	if (!handle)
+		return NULL;
+	address = ask(handle, name, version);
+	dlclose(handle);
+	return address;
+}
+
+/*
  * The answer is our own export: the scope asked holds us, which says nothing of
  * libcuda.  What stands behind us does; if nothing, the program must not be
- * told that there is a driver.
+ * told that there is a driver.  The last look-up is the one dlerror() is about.
  */
-static struct door_answer answer_own(void *ours, const char *name, const char *version)
+static struct door_answer answer_own(void *handle, const char *name, const char *version,
+				     const void *caller)
 {
 	void *behind = ask(RTLD_NEXT, name, version);
 
+	if (!behind && handle == RTLD_DEFAULT) {
+		behind = ask_scope_of(caller, name, version);
+		if (!behind || real_is_ours(behind))
+			behind = ask(RTLD_NEXT, name, version);
+	}
 	if (!behind)
 		return (struct door_answer){ 1, NULL };
 	if (real_bind_at(behind))
 		ask(RTLD_NEXT, name, version);
-	return (struct door_answer){ 1, ours };
+	return (struct door_answer){ 1, replace(behind, name, 0, 0) };
 }
 
 /*
@@ -67,7 +93,7 @@ static struct door_answer answer(void *handle, const char *name, const char *ver
 	if (!address)
 		return handle == RTLD_DEFAULT ? not_ours : (struct door_answer){ 1, NULL };
 	if (real_is_ours(address))
-		return answer_own(address, name, version);
+		return answer_own(handle, name, version, caller);
 	if (real_bind_at(address))
 		ask(handle, name, version); /* what binding asked must not stay in dlerror() */
 	return (struct door_answer){ 1, replace(address, name, 0, 0) };
