@@ -170,6 +170,9 @@ static void print_cell(const struct layout *layout, size_t column, const char *t
 	char *shown = text_shorten(text, width, layout->terminal->has_utf8 ? "…" : "...");
 	int pad = (int)(width - text_width(shown));
 
+	/* The padding of a unit is for the columns behind it. */
+	for (char *end = shown + strlen(shown); is_last && end > shown && end[-1] == ' '; end--)
+		end[-1] = '\0';
 	if (stands_right(layout->rows->column[column].type))
 		fprintf(stream, "%*s%s", pad, "", shown);
 	else

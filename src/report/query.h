@@ -61,5 +61,6 @@ void query_leak(struct query *query, struct report *report);
 void query_transfer(struct query *query, struct report *report);
 void query_call(struct query *query, struct report *report);
 void query_trouble(struct query *query, struct report *report);
+void query_uncovered(struct query *query, struct report *report);
 
 #endif

@@ -2,7 +2,8 @@
 /*
  * query_leak.c - what was never given back: blocks that were live when their
  * process ended.  Blocks that died with their context are no leaks of the
- * process, but nobody freed them either, so they are told of.
+ * process, but nobody freed them either, so they are told of; the globals of a
+ * module belong to the module, which programs seldom unload.
  */
 #include "report/query.h"
 
@@ -10,6 +11,7 @@
 #include "report/holder.h"
 
 #define IS_OWNER "NOT is_view AND kind <> 'ipc'"
+#define IS_LEAK IS_OWNER " AND kind <> 'module'"
 
 static const struct rows_column leak_columns[] = {
 	HOLDER_COLUMNS("live at exit"),
@@ -21,7 +23,7 @@ static const struct rows_column leak_columns[] = {
 
 static const char select_leaks[] =
 	"SELECT process_id, caller, kind, sum(exit_bytes), sum(exit_count), 0"
-	" FROM allocation_total WHERE exit_count > 0 AND " IS_OWNER " GROUP BY 1, 2, 3";
+	" FROM allocation_total WHERE exit_count > 0 AND " IS_LEAK " GROUP BY 1, 2, 3";
 
 static void note_others(struct query *query, struct report_section *section)
 {
@@ -31,8 +33,14 @@ static void note_others(struct query *query, struct report_section *section)
 		query, "SELECT sum(ended_count) FROM allocation_total WHERE " IS_OWNER, 0);
 	int64_t ended_bytes = query_number(
 		query, "SELECT sum(ended_bytes) FROM allocation_total WHERE " IS_OWNER, 0);
+	int64_t modules = query_number(
+		query, "SELECT sum(exit_bytes) FROM allocation_total WHERE kind = 'module'", 0);
 	char count[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
+	if (modules)
+		report_note(section, REPORT_REMARK,
+			    "Modules that were still loaded held %s of globals.",
+			    format_bytes(bytes, modules));
 	if (ended)
 		report_note(section, REPORT_REMARK,
 			    "%s blocks more (%s) were never freed by the program: they died with "

@@ -50,8 +50,8 @@ static const char select_memory[] =
 	" COALESCE(sum(peak_footprint_bytes) FILTER (WHERE " IS_DEVICE "), 0),"
 	" COALESCE((SELECT pending_peak_bytes FROM peak WHERE process_id IS NULL"
 	"  AND device_id IS NULL), 0),"
-	" COALESCE(sum(exit_bytes) FILTER (WHERE " IS_DEVICE "), 0),"
-	" COALESCE(sum(exit_count) FILTER (WHERE " IS_DEVICE "), 0),"
+	" COALESCE(sum(exit_bytes) FILTER (WHERE " IS_DEVICE " AND kind <> 'module'), 0),"
+	" COALESCE(sum(exit_count) FILTER (WHERE " IS_DEVICE " AND kind <> 'module'), 0),"
 	" COALESCE(sum(exit_bytes) FILTER (WHERE " IS_HOST "), 0),"
 	" COALESCE(sum(count) FILTER (WHERE " IS_OWNER "), 0),"
 	" COALESCE(sum(bytes) FILTER (WHERE " IS_OWNER "), 0),"
@@ -105,7 +105,7 @@ static const struct rows_column module_columns[] = {
 
 static const char select_holders[] =
 	"SELECT process_id, caller, kind, sum(peak_bytes), sum(peak_count), sum(peak_footprint_bytes)"
-	" FROM allocation_total WHERE peak_count > 0 AND " IS_DEVICE " GROUP BY 1, 2, 3";
+	" FROM allocation_total WHERE peak_bytes > 0 AND " IS_DEVICE " GROUP BY 1, 2, 3";
 
 static const struct rows_column sample_columns[] = {
 	{ "at_ns", NULL, ROWS_MOMENT },	    { "process_id", NULL, ROWS_ID },
@@ -150,10 +150,13 @@ static void write_summary(struct query *query, struct rows_value *value)
 		    format_count(a, value[ALLOCATIONS].number),
 		    format_bytes(b, value[ALLOCATED_BYTES].number),
 		    format_count(c, value[FREES].number));
-	rows_format(&value[HOST_TIME_TEXT], "%s allocating, %s freeing; the longest free %s",
-		    format_duration(a, value[ALLOC_NS].number),
-		    format_duration(b, value[FREE_NS].number),
-		    format_duration(c, value[LONGEST_FREE].number));
+	format_duration(a, value[ALLOC_NS].number);
+	if (value[FREES].number)
+		rows_format(&value[HOST_TIME_TEXT], "%s allocating, %s freeing; the longest free %s",
+			    a, format_duration(b, value[FREE_NS].number),
+			    format_duration(c, value[LONGEST_FREE].number));
+	else if (value[ALLOCATIONS].number)
+		rows_format(&value[HOST_TIME_TEXT], "%s allocating", a);
 }
 
 static int64_t add_summary(struct query *query, struct report *report)

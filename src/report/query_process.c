@@ -53,7 +53,7 @@ static const char select_processes[] =
 	" COALESCE((SELECT bytes FROM peak WHERE process_id = process.id"
 	"  AND device_id IS NULL), 0),"
 	" COALESCE((SELECT sum(exit_bytes) FROM allocation_total WHERE process_id = process.id"
-	"  AND NOT is_view AND kind NOT IN ('pinned', 'registered', 'ipc')), 0)"
+	"  AND NOT is_view AND kind NOT IN ('pinned', 'registered', 'ipc', 'module')), 0)"
 	" FROM process ORDER BY id";
 
 static const struct rows_column device_columns[] = {

@@ -2,13 +2,15 @@
 /*
  * query_transfer.c - what copies, memsets and prefetches cost the host.  Times
  * are those of the calls: a call that returned early tells nothing of the copy,
- * so rates are given for synchronous ones only.
+ * so rates are given for synchronous ones only, and for those with pageable
+ * memory, whose call lasts until the driver has staged the bytes.
  */
 #include "report/query.h"
 
 #include "report/format.h"
 #include "report/holder.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SYNC_RATE                                                                                  \
@@ -41,14 +43,16 @@ static const struct rows_column place_columns[] = {
 	{ "bytes", "bytes", ROWS_BYTES },
 	{ "host_ns", "host time", ROWS_DURATION },
 	{ "longest_ns", "longest", ROWS_DURATION },
-	{ "sync_bytes_per_second", "rate", ROWS_RATE },
+	{ "bytes_per_second", "rate", ROWS_RATE },
 	{ NULL, NULL, ROWS_TEXT },
 };
 
 static const char select_places[] =
 	"SELECT kind, CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END AS place, is_async,"
 	" CASE WHEN is_async THEN 'async' ELSE 'sync' END, sum(count), sum(bytes), sum(host_ns),"
-	" max(max_ns)," SYNC_RATE
+	" max(max_ns), CAST(sum(bytes) FILTER (WHERE NOT is_async OR"
+	"  CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END = 'pageable') * 1e9"
+	"  / NULLIF(sum(host_ns), 0) AS INTEGER)"
 	" FROM transfer_total WHERE kind IN ('H2D', 'D2H') GROUP BY kind, place, is_async"
 	" ORDER BY 7 DESC";
 
@@ -69,7 +73,7 @@ static const char select_sizes[] =
 	" sum(count), sum(bytes), sum(host_ns) FROM transfer_total GROUP BY class ORDER BY class";
 
 static const struct rows_column top_columns[] = {
-	HOLDER_COLUMNS("most time in copies"),
+	HOLDER_COLUMNS("most time in transfers"),
 	{ "kind", "kind", ROWS_TEXT },
 	{ "count", "calls", ROWS_COUNT },
 	{ "bytes", "bytes", ROWS_BYTES },
@@ -179,19 +183,28 @@ static void add_places(struct query *query, struct report *report)
 	note_pageable(query, section);
 }
 
+/* 2 to the power of `class`, as a whole number of the largest unit. */
+static char *print_power(char *text, int64_t class)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+
+	snprintf(text, FORMAT_BYTES, "%d %s", 1 << class % 10, unit[class / 10]);
+	return text;
+}
+
 static void write_size(struct rows_value *value, int64_t class)
 {
 	char from[FORMAT_BYTES], to[FORMAT_BYTES];
-	int64_t least = class < 0 ? 0 : INT64_C(1) << class;
-	int64_t most = class < 0 ? 0 : class > 60 ? INT64_MAX : (least << 2) - 1;
 
-	rows_number(&value[1], least);
-	rows_number(&value[2], most);
-	if (class < 0)
+	if (class < 0) {
 		rows_text(&value[0], "nothing");
-	else
-		rows_format(&value[0], "%s to %s", format_bytes(from, least),
-			    format_bytes(to, class > 60 ? INT64_MAX : least << 2));
+		rows_number(&value[1], 0);
+		rows_number(&value[2], 0);
+		return;
+	}
+	rows_number(&value[1], INT64_C(1) << class);
+	rows_number(&value[2], class > 60 ? INT64_MAX : (INT64_C(4) << class) - 1);
+	rows_format(&value[0], "%s to %s", print_power(from, class), print_power(to, class + 2));
 }
 
 static void add_sizes(struct query *query, struct report *report)

@@ -39,18 +39,6 @@ static const char select_gaps[] =
 	" from_ns, to_ns FROM gap LEFT JOIN thread ON thread.id = thread_id"
 	" ORDER BY from_ns";
 
-static const struct rows_column uncovered_columns[] = {
-	{ "name", "driver functions handed out unwatched", ROWS_TEXT },
-	{ "version", "asked version", ROWS_ID },
-	{ "count", "times", ROWS_COUNT },
-	{ "first_at_ns", "first at", ROWS_MOMENT },
-	{ NULL, NULL, ROWS_TEXT },
-};
-
-static const char select_uncovered[] =
-	"SELECT name, NULLIF(version, 0), count(*), min(at_ns) FROM uncovered"
-	" GROUP BY name, version ORDER BY name";
-
 /* What all names begin with is left out for people: the rest is long enough. */
 static void name_results(struct rows *rows)
 {
@@ -115,18 +103,6 @@ static void add_lost(struct query *query, struct report *report)
 			    format_count(count, lost));
 }
 
-static void add_uncovered(struct query *query, struct report *report)
-{
-	struct report_section *section =
-		report_add(report, "uncovered", "", REPORT_LIST, uncovered_columns);
-
-	query_fill(query, &section->rows, select_uncovered);
-	if (section->rows.count)
-		report_note(section, REPORT_WARNING,
-			    "The program was given these functions as the driver has them; what they "
-			    "did is not in this trace.");
-}
-
 void query_trouble(struct query *query, struct report *report)
 {
 	static const struct rows_column advice_columns[] = {
@@ -136,6 +112,6 @@ void query_trouble(struct query *query, struct report *report)
 
 	add_failures(query, report);
 	add_lost(query, report);
-	add_uncovered(query, report);
+	query_uncovered(query, report);
 	report_add(report, "advice", NULL, REPORT_LIST, advice_columns);
 }

@@ -188,6 +188,27 @@ class Text(Case):
         self.assertEqual(report["lost"][0]["count"], 1234)
         self.assertEqual(report["uncovered"][0]["name"], "cuNewThing")
 
+    def test_harmless_functions_are_counted_by_family(self):
+        path = self.change("family", ";".join(
+            f"INSERT INTO uncovered(process_id, name, version, at_ns) VALUES (1, '{name}', 0, 1)"
+            for name in ("cuGLInit", "cuTexObjectCreate", "cuTexObjectDestroy", "cuLinkCreate")))
+        text = custody("report", path).stdout
+        self.assertIn("4 driver functions", text)
+        self.assertIn("textures and surfaces 2", " ".join(text.split()))
+        self.assertNotIn("cuTexObjectCreate", text)
+        self.assertIn("cuTexObjectCreate", custody("report", "-v", path).stdout)
+        rows = json.loads(custody("report", "--format=json", path).stdout)["uncovered"]
+        self.assertEqual({row["name"]: row["family"] for row in rows}["cuLinkCreate"], "JIT linker")
+
+    def test_globals_of_modules_are_no_leaks(self):
+        path = self.change("module", "UPDATE allocation SET kind = 'module'"
+                                     " WHERE released_ns IS NULL")
+        self.assertIn("Every block was freed", custody("report", path).stdout)
+
+    def test_no_line_ends_in_blanks(self):
+        for line in custody("report", self.path("whole")).stdout.split("\n"):
+            self.assertEqual(line, line.rstrip())
+
     def test_failures_are_named(self):
         text = custody("report", self.path("whole")).stdout
         database = sqlite3.connect(self.path("whole"))
