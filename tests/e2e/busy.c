@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 16, BYTES = 2048 };
+enum { THREADS_MAX = 16, BYTES = 2048, LIFE_SECONDS = 20 };
 
 struct busy_count {
 	_Atomic uint64_t tid;
@@ -82,6 +82,7 @@ int main(int count, char **arguments)
 		"CUDA starts");
 	for (i = 0; i < threads; i++)
 		require(!pthread_create(&thread, NULL, work, &counts[i]), "a thread starts");
+	alarm(LIFE_SECONDS); /* a test that fails leaves nothing that runs for ever */
 	pause();
 	return 0;
 }

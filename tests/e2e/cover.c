@@ -46,6 +46,6 @@ const char *cover_default_stream(const char *api)
 
 void cover_end(void)
 {
-	note_end_of_all("exit");
+	note_end_of_all("-");
 	journal_end();
 }

@@ -66,7 +66,7 @@ static void streams(void)
 	operation("cuStreamSynchronize_ptsz", cuStreamSynchronize_ptsz(CU_STREAM_LEGACY), "legacy");
 	must("cuStreamQuery", cuStreamQuery(stream));
 	must("cuStreamIsCapturing", cuStreamIsCapturing(stream, (void *)&is_capturing));
-	operation("cuStreamDestroy_v2", cuStreamDestroy_v2(urgent), "own");
+	operation("cuStreamDestroy_v2", cuStreamDestroy_v2(urgent), "none");
 }
 
 static void events(void)
@@ -185,7 +185,7 @@ int main(void)
 	captures();
 	a_capture_is_lost();
 	a_capture_survives_our_questions();
-	operation("cuStreamDestroy_v2", cuStreamDestroy_v2(stream), "own");
+	operation("cuStreamDestroy_v2", cuStreamDestroy_v2(stream), "none");
 	operation("cuCtxSynchronize", cuCtxSynchronize(), "none");
 	cover_end();
 	return 0;

@@ -56,14 +56,22 @@ static void copy_into(CUdeviceptr address)
 	note_copy(&copy);
 }
 
-static void release(CUmemGenericAllocationHandle handle)
+/* `block` ends with this reference; 0: others are left, and it is an operation. */
+static void release(CUmemGenericAllocationHandle handle, unsigned block)
 {
 	must("cuMemRelease", cuMemRelease(handle));
+	if (block)
+		note_free(block, "cuMemRelease");
+	else
+		note_operation("cuMemRelease", "none", 0);
 }
 
-static void unmap(CUdeviceptr address, size_t bytes, unsigned view)
+/* Two ends at one time stand in the order of their allocation. */
+static void unmap(CUdeviceptr address, size_t bytes, unsigned view, unsigned block)
 {
 	must("cuMemUnmap", cuMemUnmap(address, bytes));
+	if (block)
+		note_free(block, "cuMemUnmap");
 	note_free(view, "cuMemUnmap");
 }
 
@@ -74,10 +82,9 @@ static void release_before_unmap(void)
 	CUmemGenericAllocationHandle handle = create(2 * granularity, &block);
 
 	view = map(range, 2 * granularity, handle, block);
-	release(handle);
+	release(handle, 0);
 	copy_into(range + granularity);
-	unmap(range, 2 * granularity, view);
-	note_free(block, "cuMemUnmap");
+	unmap(range, 2 * granularity, view, block);
 }
 
 static void unmap_before_release(void)
@@ -87,9 +94,8 @@ static void unmap_before_release(void)
 
 	view = map(range, granularity, handle, block);
 	copy_into(range);
-	unmap(range, granularity, view);
-	release(handle);
-	note_free(block, "cuMemRelease");
+	unmap(range, granularity, view, 0);
+	release(handle, block);
 }
 
 /* A second reference, and two places where the same bytes are seen. */
@@ -104,12 +110,11 @@ static void two_of_each(void)
 	     cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)range));
 	require(again == handle, "the handle retained is the handle that was mapped");
 	note_operation("cuMemRetainAllocationHandle", "none", 0);
-	release(handle);
-	unmap(range, granularity, first);
-	release(again);
+	release(handle, 0);
+	unmap(range, granularity, first, 0);
+	release(again, 0);
 	copy_into(range + 2 * granularity);
-	unmap(range + 2 * granularity, granularity, second);
-	note_free(block, "cuMemUnmap");
+	unmap(range + 2 * granularity, granularity, second, block);
 }
 
 static void never_mapped(void)
@@ -117,8 +122,7 @@ static void never_mapped(void)
 	unsigned block;
 	CUmemGenericAllocationHandle handle = create(granularity, &block);
 
-	release(handle);
-	note_free(block, "cuMemRelease");
+	release(handle, block);
 }
 
 int main(void)

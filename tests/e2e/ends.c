@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 4096, COPIES = 25 };
+enum { BYTES = 4096, COPIES = 25, LIFE_SECONDS = 60 };
 
 static unsigned char host[BYTES];
 static char **rest; /* arguments after HOW */
@@ -300,6 +300,7 @@ static void end_wait(void)
 	char byte;
 
 	use();
+	alarm(LIFE_SECONDS); /* a test that fails leaves nothing that waits for ever */
 	printf("ready %d\n", (int)getpid());
 	fflush(stdout);
 	while (read(0, &byte, 1) > 0)

@@ -65,9 +65,9 @@ it_gives_a_second_bare_run_a_name_of_its_own() {
 	for i in 1 2 3; do
 		CUSTODY_OUTPUT=t.db LD_PRELOAD=$preload bounded $(client)
 	done
-	wait_until 20 test -e t.db.3 || fail "found $(ls)"
-	wait_for_trace 't.db*' >/dev/null
-	expect_equal "files" "t.db t.db.2 t.db.3" "$(ls | paste -sd' ')"
+	wait_until 20 test -e t.3.db || fail "found $(ls)"
+	wait_for_trace 't*.db' >/dev/null
+	expect_equal "files" "t.2.db t.3.db t.db" "$(ls | paste -sd' ')"
 }
 
 it_gives_two_bare_runs_at_once_two_files() {
@@ -76,9 +76,9 @@ it_gives_two_bare_runs_at_once_two_files() {
 		CUSTODY_OUTPUT=t.db LD_PRELOAD=$preload bounded $(client) &
 	done
 	wait
-	wait_until 20 test -e t.db.4 || fail "found $(ls)"
-	wait_for_trace 't.db*' >/dev/null
-	for i in t.db*; do
+	wait_until 20 test -e t.4.db || fail "found $(ls)"
+	wait_for_trace 't*.db' >/dev/null
+	for i in t*.db; do
 		expect_equal "copies in $i" 25 "$(query "$i" "SELECT count(*) FROM transfer")"
 	done
 }

@@ -8,6 +8,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+enum { LIFE_SECONDS = 60 };
 
 static unsigned char host[64];
 
@@ -29,6 +32,7 @@ int main(int count, char **arguments)
 		"CUDA starts");
 	require(!cuMemAlloc(&address, sizeof(host)), "there is memory");
 	require(!cuMemcpyHtoD(address, host, sizeof(host)), "a copy succeeds");
+	alarm(LIFE_SECONDS);
 	say("ready");
 	do
 		byte = getchar();

@@ -34,11 +34,10 @@ done
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/custody-e2e.XXXXXX")
 # Sessions live where a test may look for what is left behind.
-XDG_RUNTIME_DIR=$(mktemp -d /dev/shm/custody-e2e.XXXXXX 2>/dev/null || echo "$scratch/run")
-mkdir -p "$XDG_RUNTIME_DIR"
+runtime=$(mktemp -d /dev/shm/custody-e2e.XXXXXX 2>/dev/null || echo "$scratch/run")
 LD_LIBRARY_PATH=$simulated
 CUSTODY_PROGRAM=$custody
-export XDG_RUNTIME_DIR LD_LIBRARY_PATH CUSTODY_PROGRAM
+export LD_LIBRARY_PATH CUSTODY_PROGRAM
 if [ -n "$SANITIZE" ]; then
 	# A preload that needs the sanitizer's runtime stands before it in the list.
 	ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
@@ -46,13 +45,13 @@ if [ -n "$SANITIZE" ]; then
 fi
 
 clean_up() {
-	rm -rf "$scratch" "$XDG_RUNTIME_DIR"
+	rm -rf "$scratch" "$runtime"
 }
 trap clean_up EXIT
 trap 'exit 129' HUP INT TERM
 
 fail() {
-	echo "$*" >&2
+	cut -c1-2000 <<<"$*" | head -n 50 >&2
 	exit 1
 }
 
@@ -70,7 +69,7 @@ expect_equal() { # WHAT EXPECTED FOUND
 }
 
 expect_match() { # WHAT PATTERN TEXT
-	grep -Eq -e "$2" <<<"$3" || fail "$1: expected something like '$2', found '$3'"
+	grep -Eiq -e "$2" <<<"$3" || fail "$1: expected something like '$2', found '$3'"
 }
 
 expect_empty() { # WHAT FILE
@@ -86,7 +85,7 @@ expect_status() { # STATUS COMMAND...
 
 # Every program of a test runs under a limit; a hang is a failure, not a stop.
 bounded() {
-	timeout -k 5 "${E2E_LIMIT:-60}" "$@"
+	timeout --foreground -k 5 "${E2E_LIMIT:-60}" "$@"
 }
 
 record() { # custody record with the simulated driver in LD_LIBRARY_PATH
@@ -167,26 +166,40 @@ compare_rows() { # TRACE JOURNAL
 	diff -u expected found || fail "$1 does not show what the program did"
 }
 
+# A behaviour runs as a process group of its own; what is left of it goes with it.
+end_group() { # PID
+	kill -KILL "-$1" 2>/dev/null && sleep 0.05
+	true
+}
+
 run_one() { # SENTENCE COMMAND...
 	local sentence=$1 directory=$scratch/${1//[^A-Za-z0-9]/_} status
 	shift
 	mkdir -p "$directory"
+	set -m
 	(
+		set +m
 		set -e
+		XDG_RUNTIME_DIR=$runtime/${directory##*/}
+		mkdir -p "$XDG_RUNTIME_DIR"
+		export XDG_RUNTIME_DIR
 		cd "$directory"
 		"$@"
-	) >"$directory.log" 2>&1
+	) >"$directory.log" 2>&1 &
+	wait $!
 	status=$?
+	set +m
+	end_group $!
 	case $status in
 	0) echo "ok - $sentence"; passed=$((passed + 1)) ;;
 	77) echo "ok - $sentence # SKIP $(tail -n 1 "$directory.log")" ;;
 	*)
 		echo "not ok - $sentence (status $status)"
-		sed 's/^/#   /' "$directory.log"
+		cut -c1-300 "$directory.log" | sed 's/^/#   /; 60q'
 		failed=$((failed + 1))
 		;;
 	esac
-	[ -n "${E2E_KEEP:-}" ] || rm -rf "$directory"
+	[ -n "${E2E_KEEP:-}" ] || rm -rf "$directory" "$runtime/${directory##*/}"
 }
 
 run_functions() { # [PATTERN]

@@ -28,11 +28,17 @@ it_answers_every_look_up_as_the_driver_does() {
 	expect_match "answers" '^cuNoSuchFunction 12000 0: (0 null|500)' "$(cat bare)"
 }
 
-it_shows_an_old_driver_as_old() {
+it_answers_for_an_old_driver_as_that_does() {
 	compare_answers SIMCUDA_VERSION=11080
+	expect_match "answers" '^cuMemcpyBatchAsync 12080 0: 1 -, 1 -' "$(cat watched)"
+}
+
+# A driver whose file lacks what came after CUDA 11.8.
+it_does_not_lend_an_old_driver_functions_that_it_lacks() {
+	compare_answers LD_LIBRARY_PATH="$clients/echo_old"
 	expect_match "answers" '^cuGetProcAddress_v2: missing' "$(cat watched)"
 	expect_match "answers" '^cuMemcpyBatchAsync: missing' "$(cat watched)"
-	expect_match "answers" '^cuMemAllocAsync: there' "$(cat watched)"
+	expect_match "answers" '^cuMemAllocAsync: there same' "$(cat watched)"
 }
 
 it_records_on_an_old_driver() {

@@ -82,10 +82,10 @@ it_returns_127_and_126_like_a_shell() {
 
 it_leaves_the_program_its_options() {
 	plain_build_only
-	expect_equal "arguments" "-n --help -o x" \
-		"$(bounded "$custody" record -q -- /bin/sh -c 'echo "$@"' - -n --help -o x)"
-	expect_equal "arguments without the dashes" "-q y" \
-		"$(bounded "$custody" record -q /bin/sh -c 'echo "$@"' - -q y)"
+	expect_equal "arguments" "-n,--help,-o,x," \
+		"$(bounded "$custody" record -q -- /bin/sh -c 'printf %s, "$@"' - -n --help -o x)"
+	expect_equal "arguments without the dashes" "-q,y," \
+		"$(bounded "$custody" record -q /bin/sh -c 'printf %s, "$@"' - -q y)"
 }
 
 it_leaves_standard_input_and_output_alone() {

@@ -28,7 +28,8 @@ it_reports_peak_and_leaks_as_the_program_made_them() {
 		SELECT bytes FROM peak WHERE process_id IS NULL AND device_id IS NULL")"
 	expect_equal "leaks" 777 "$(query t.db "SELECT sum(bytes) FROM leak")"
 	expect_equal "live at the peak" "$peak" "$(query t.db "
-		SELECT sum(bytes) FROM live_at_peak")"
+		SELECT sum(bytes) FROM live_at_peak
+			WHERE peak_process_id IS NULL AND peak_device_id IS NULL")"
 }
 
 it_reports_transfers_as_the_program_made_them() {
@@ -36,7 +37,8 @@ it_reports_transfers_as_the_program_made_them() {
 	E2E_JOURNAL=$PWD/journal record -o t.db -- "$clients/cover_copy"
 	local kind
 	for kind in H2D D2H D2D H2H MEMSET PREFETCH; do
-		awk -v kind=$kind '$1 == "transfer" && $2 == kind && $NF == 0 { n++; bytes += $3 }
+		# A copy that failed was a call, but moved nothing.
+		awk -v kind=$kind '$1 == "transfer" && $2 == kind { n++; if (!$NF) bytes += $3 }
 			END { print n, bytes }' journal >expected
 		"$custody" report --format=json t.db | "$PYTHON3" -c '
 import json, sys

@@ -151,7 +151,7 @@ static void copy_on_streams(const struct story_driver *driver, CUdeviceptr big, 
 	must(symbol_of("cuStreamSynchronize"), driver->stream_synchronize(NULL));
 	note_operation(symbol_of("cuStreamSynchronize"), default_stream, 0);
 	must("cuStreamDestroy_v2", driver->stream_destroy(stream));
-	note_operation("cuStreamDestroy_v2", "own", 0);
+	note_operation("cuStreamDestroy_v2", "none", 0);
 }
 
 static void set(const struct story_driver *driver, CUdeviceptr big)
@@ -191,7 +191,9 @@ static void fail_politely(const struct story_driver *driver)
 		       driver->pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 						     0x1234560)) == CUDA_ERROR_INVALID_VALUE,
 		"an unknown address has no attributes");
+	/* A free of nothing is a call like another, and touches no block. */
 	must("cuMemFree_v2", driver->mem_free(0));
+	note_operation("cuMemFree_v2", "none", 0);
 }
 
 static void fill_host(void)
@@ -229,7 +231,7 @@ void story_tell(const struct story_driver *driver, int is_per_thread)
 	must(symbol_of("cuMemcpyHtoD"), driver->memcpy_htod(again, host, SMALL));
 	note("H2D", "cuMemcpyHtoD", SMALL, (uintptr_t)host, again, NULL);
 	release(driver, big, big_block);
-	note_end_of_all("exit");
+	note_end_of_all("-");
 	journal_end();
 	printf("told %s\n", default_stream);
 }
