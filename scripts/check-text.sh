@@ -34,7 +34,9 @@ check_file()
 	[ -z "$trailing" ] || complain "$file: white space at the end of line$trailing"
 	case $file in
 	*.[chS] | *.py | *.sh | *.awk)
-		wide=$(expand "$file" | awk 'length($0) > 100 { printf " %d", NR }')
+		# The further bytes of a character outside ASCII take no column.
+		wide=$(expand "$file" | LC_ALL=C tr -d '\200-\277' |
+			LC_ALL=C awk 'length($0) > 100 { printf " %d", NR }')
 		[ -z "$wide" ] || complain "$file: wider than 100 columns in line$wide" ;;
 	esac
 }
