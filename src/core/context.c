@@ -87,6 +87,15 @@ static uint32_t skip_dead(uint32_t number)
 	return number;
 }
 
+/* Under the lock `adding`; one that was met as current may turn out to be the primary one. */
+static void remember_primary(uint32_t number)
+{
+	int device = entries[number].device;
+
+	if (device >= 0 && device < DEVICES)
+		atomic_store_explicit(&primaries[device], number, memory_order_release);
+}
+
 /* Under the lock `adding`. */
 static uint32_t append_entry(uint64_t handle, int device, bool is_primary)
 {
@@ -102,8 +111,8 @@ static uint32_t append_entry(uint64_t handle, int device, bool is_primary)
 	atomic_store_explicit(&entry->is_dead, false, memory_order_relaxed);
 	atomic_store_explicit(&count, number, memory_order_relaxed);
 	atomic_store_explicit(bucket_of(handle), number, memory_order_release);
-	if (is_primary && device >= 0 && device < DEVICES)
-		atomic_store_explicit(&primaries[device], number, memory_order_release);
+	if (is_primary)
+		remember_primary(number);
 	return number;
 }
 
@@ -116,6 +125,8 @@ uint32_t context_add(uint64_t handle, int device, bool is_primary, bool *is_new)
 	*is_new = !number;
 	if (!number)
 		number = append_entry(handle, device, is_primary);
+	else if (is_primary)
+		remember_primary(number);
 	if (!number)
 		*is_new = false;
 	lock_give(&adding);

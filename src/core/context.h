@@ -25,7 +25,8 @@ bool context_find(uint64_t handle, struct context *context);
 
 /*
  * Enter a context seen for the first time; returns its number.  Two threads that
- * race get the same number; `*is_new` tells the one that must record it.
+ * race get the same number; `*is_new` tells the one that must record it.  One
+ * that is known already is the device's primary one from now on if so said.
  * 0 when more than CONTEXT_MAX were made in one process.
  */
 uint32_t context_add(uint64_t handle, int device, bool is_primary, bool *is_new);

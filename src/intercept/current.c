@@ -88,30 +88,53 @@ static void write_context(uint64_t handle, uint32_t number, int device, bool is_
 	segment_publish(&thread_segment, 1);
 }
 
+/* The device of the current context, asked where none is given; a dead context has none. */
+static bool find_device(int *device)
+{
+	CUdevice ordinal;
+
+	if (*device >= 0)
+		return true;
+	if (REAL(driver, cuCtxGetDevice)(&ordinal) != CUDA_SUCCESS)
+		return false;
+	*device = ordinal;
+	return true;
+}
+
+static uint32_t enter_context(uint64_t handle, int device, bool is_primary)
+{
+	uint32_t number;
+	bool is_new;
+
+	if (!find_device(&device))
+		return 0;
+	write_device_once(device);
+	number = context_add(handle, device, is_primary, &is_new);
+	if (is_new)
+		write_context(handle, number, device, is_primary);
+	return number;
+}
+
+/* After a reset a thread's current context may be a dead one: it is nobody we want to meet. */
 uint32_t current_meet(uint64_t handle, int device, bool is_primary)
 {
 	int saved_errno = errno;
 	struct context context;
 	uint32_t number;
-	bool is_new;
-	CUdevice ordinal;
 
 	if (!handle)
 		return 0;
-	if (context_find(handle, &context))
+	if (context_find(handle, &context) && !is_primary)
 		return context.number;
-	if (device < 0 && REAL(driver, cuCtxGetDevice)(&ordinal) == CUDA_SUCCESS)
-		device = ordinal;
-	write_device_once(device);
-	number = context_add(handle, device, is_primary, &is_new);
-	if (is_new)
-		write_context(handle, number, device, is_primary);
+	number = enter_context(handle, device, is_primary);
 	errno = saved_errno;
 	return number;
 }
 
+/* The epoch is read first: a context that dies meanwhile must not look fresh. */
 void current_set(uint64_t handle)
 {
+	uint32_t epoch = atomic_load_explicit(&current_epoch, memory_order_relaxed);
 	struct context context;
 
 	current.epoch = 0;
@@ -120,7 +143,8 @@ void current_set(uint64_t handle)
 	current.handle = handle;
 	current.number = current_meet(handle, -1, false);
 	current.device = context_find(handle, &context) ? context.device : -1;
-	current.epoch = atomic_load_explicit(&current_epoch, memory_order_relaxed);
+	if (current.number)
+		current.epoch = epoch;
 }
 
 /* No context at all is not kept: it is soon no longer true. */

@@ -10,6 +10,7 @@
 CUresult fake_result;
 CUdeviceptr fake_address;
 CUcontext fake_context;
+CUresult fake_context_result;
 
 static const char *session;
 static struct trace_reader reader;
@@ -31,7 +32,7 @@ static CUresult CUDAAPI get_current(CUcontext *context)
 static CUresult CUDAAPI get_device(CUdevice *device)
 {
 	*device = 0;
-	return CUDA_SUCCESS;
+	return fake_context_result;
 }
 
 static CUresult CUDAAPI get_name(char *name, int length, CUdevice device)

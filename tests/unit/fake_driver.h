@@ -12,7 +12,8 @@
 /* What the next call answers, and what it hands out. */
 extern CUresult fake_result;
 extern CUdeviceptr fake_address;
-extern CUcontext fake_context; /* that cuCtxGetCurrent tells */
+extern CUcontext fake_context;	     /* that cuCtxGetCurrent tells */
+extern CUresult fake_context_result; /* what a question about it is answered */
 
 /* Make `function` what stands behind a wrapper. */
 void fake_set(enum api api, void *function);

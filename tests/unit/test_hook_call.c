@@ -287,6 +287,46 @@ START_TEST(a_primary_context_dies_with_its_last_holder)
 }
 END_TEST
 
+static uint32_t number_at_work(void)
+{
+	fake_set(API_cuMemFree_v2, fake_free_address);
+	cuMemFree_v2(0);
+	return record_context(fake_look_one(RECORD_OPERATION, API_cuMemFree_v2));
+}
+
+/* The handle is the same before, while the context is dead, and after it has come again. */
+START_TEST(a_dead_current_context_has_no_number)
+{
+	CUcontext context;
+	const struct fake_look *look;
+	uint32_t before;
+
+	fake_set(API_cuDevicePrimaryCtxRetain, retain_primary);
+	fake_set(API_cuDevicePrimaryCtxReset_v2, release_primary);
+	fake_set(API_cuDevicePrimaryCtxRelease_v2, release_primary);
+	fake_set(API_cuDevicePrimaryCtxGetState, tell_primary);
+	cuDevicePrimaryCtxRetain(&context, 0);
+	fake_context = context;
+	fake_look();
+	cuCtxGetCurrent(&context);
+	before = number_at_work();
+	ck_assert_uint_ne(before, 0);
+	cuDevicePrimaryCtxReset_v2(0);
+	fake_look();
+	fake_context_result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	ck_assert_uint_eq(number_at_work(), 0);
+	fake_context_result = CUDA_SUCCESS;
+	ck_assert_uint_gt(number_at_work(), before);
+	cuDevicePrimaryCtxRetain(&context, 0);
+	fake_look();
+	primary_is_active = 0;
+	cuDevicePrimaryCtxRelease_v2(0);
+	look = fake_look();
+	ck_assert_uint_eq(look->count, 2);
+	ck_assert_int_eq(look->record[1].kind, RECORD_CONTEXT_END);
+}
+END_TEST
+
 static bool is_capturing;
 static unsigned int times_asked;
 
@@ -454,6 +494,7 @@ int main(void)
 	tcase_add_checked_fixture(other, fake_start, fake_stop);
 	tcase_add_test(other, a_context_takes_its_blocks_with_it);
 	tcase_add_test(other, a_primary_context_dies_with_its_last_holder);
+	tcase_add_test(other, a_dead_current_context_has_no_number);
 	tcase_add_test(other, calls_into_a_capture_say_so);
 	tcase_add_test(other, questions_are_counted_and_recorded_when_they_fail);
 	tcase_add_test(other, calls_inside_a_call_are_not_the_programs);
