@@ -71,6 +71,14 @@ static bool is_freed_in(const struct graph *graph, const struct block *block)
 	return false;
 }
 
+/* What stays allocated is handed out by the launch call itself, not by its run. */
+static void leave_to_launch(struct exec *exec, const struct block *block)
+{
+	for (size_t i = 0; i < exec->step_count; i++)
+		if (exec->steps[i].op.kind == OP_ALLOC && exec->steps[i].op.block == block)
+			exec->steps[i].op.kind = OP_NOTHING;
+}
+
 static CUresult list_allocs(struct exec *exec, struct graph *graph)
 {
 	if (!graph->alloc_nodes)
@@ -84,6 +92,8 @@ static CUresult list_allocs(struct exec *exec, struct graph *graph)
 			continue;
 		handle_retain(node->block);
 		exec->freed_inside[exec->alloc_count] = is_freed_in(graph, node->block);
+		if (!exec->freed_inside[exec->alloc_count])
+			leave_to_launch(exec, node->block);
 		exec->allocs[exec->alloc_count++] = node->block;
 	}
 	return CUDA_SUCCESS;
