@@ -182,7 +182,7 @@ static void odd_copies(void)
 		.bytes = PIECE,
 		.source = at(pageable),
 		.target = 0x1000,
-		.target_kind = "unknown",
+		.target_kind = "device",
 		.stream = "legacy",
 		.result = CUDA_ERROR_INVALID_VALUE,
 	};

@@ -93,7 +93,8 @@ record() { # custody record with the simulated driver in LD_LIBRARY_PATH
 }
 
 query() { # TRACE SQL: lines without a head, of one column
-	"$custody" sql --format=csv "$1" "$2" | tr -d '\r' | sed -n '1d; s/^"\(.*\)"$/\1/; p'
+	"$custody" sql --format=csv "$1" "$(sed '/^--/d' <<<"$2" | tr '\n' ' ')" | tr -d '\r' |
+		 sed -n '1d; s/^"\(.*\)"$/\1/; p'
 }
 
 # Wait until a condition holds; a collector may finish after its program.
