@@ -27,6 +27,7 @@ enum {
 	LOOK_FOR_END_NS = 20000000,
 	WAIT_LEAST_MS = 1,
 	WAIT_MOST_MS = 50,
+	RECLAIM_NS = 1000000000,
 	PATIENCE_NS = 1000000000, /* for processes that outlive the program */
 };
 
@@ -43,6 +44,7 @@ struct collector {
 	struct collect_progress progress;
 	int64_t committed_ns; /* when */
 	int64_t looked_ns;    /* for ends of processes */
+	int64_t reclaimed_ns; /* chunks of dead threads */
 	uint64_t refused;     /* directories whose control page cannot be read */
 	char refused_name[NAME_MAX + 1];
 };
@@ -176,6 +178,20 @@ static const struct ingest_process *find_successor(const struct collector *colle
 		    (!next || other->start_ns < next->start_ns))
 			next = other;
 	return next;
+}
+
+/* A thread of a program that makes and drops many must not keep its chunk for ever. */
+static void reclaim(struct collector *collector)
+{
+	struct ingest_process *process;
+	int64_t now = now_ns();
+
+	if (now - collector->reclaimed_ns < RECLAIM_NS)
+		return;
+	collector->reclaimed_ns = now;
+	for (process = collector->ingest.processes; process; process = process->next)
+		if (!process->is_ended)
+			ingest_merge_reclaim(process, collect_process_has_lost);
 }
 
 /* Ends are looked for before the last look at the records, so that none is missed. */
@@ -415,6 +431,7 @@ bool collect_run(struct session *session, const struct collect_link *link)
 
 		discover(&collector);
 		find_ends(&collector);
+		reclaim(&collector);
 		if (pass_all(&collector)) {
 			show_progress(&collector);
 			wait_ms = WAIT_LEAST_MS;

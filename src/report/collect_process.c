@@ -111,3 +111,11 @@ bool collect_process_is_alive(const struct ingest_process *process)
 		return maps_our_files(process);
 	return true;
 }
+
+bool collect_process_has_lost(const struct ingest_process *process, uint32_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%u", process->pid, tid);
+	return access(path, F_OK) && errno == ENOENT;
+}

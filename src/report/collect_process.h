@@ -11,4 +11,7 @@
  */
 bool collect_process_is_alive(const struct ingest_process *process);
 
+/* Whether a thread of a living process is gone.  In doubt it is not. */
+bool collect_process_has_lost(const struct ingest_process *process, uint32_t tid);
+
 #endif

@@ -163,6 +163,10 @@ uint64_t ingest_merge_run(struct ingest_process *process, int64_t until_ns, uint
 /* After a commit: tell the writer, give back chunks that are done with. */
 void ingest_merge_give_back(struct ingest_process *process);
 
+/* Close the chunks of threads that died without a word, so that they can be given back. */
+void ingest_merge_reclaim(struct ingest_process *process,
+			  bool (*is_dead)(const struct ingest_process *process, uint32_t tid));
+
 /* Call before the commit: how far each chunk was read becomes rows. */
 void ingest_merge_save(struct ingest_process *process);
 

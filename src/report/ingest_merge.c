@@ -351,6 +351,30 @@ void ingest_merge_save(struct ingest_process *process)
 	}
 }
 
+/* The owner of an OWNED chunk has died without closing it: all it wrote is there to be seen. */
+static void close_for(struct ingest_chunk *chunk)
+{
+	uint32_t owned = CHUNK_OWNED;
+
+	atomic_compare_exchange_strong_explicit(&chunk->chunk->header.state, &owned, CHUNK_CLOSED,
+						memory_order_acq_rel, memory_order_relaxed);
+}
+
+void ingest_merge_reclaim(struct ingest_process *process,
+			  bool (*is_dead)(const struct ingest_process *process, uint32_t tid))
+{
+	for (uint32_t i = 0; i < process->chunk_segments; i++) {
+		for (uint32_t j = 0; j < SEGMENT_CHUNKS; j++) {
+			struct ingest_chunk *chunk = &process->chunk[i][j];
+
+			if (!chunk->sequence || chunk->is_counters || chunk->is_closed)
+				continue;
+			if (is_dead(process, chunk->chunk->header.tid))
+				close_for(chunk);
+		}
+	}
+}
+
 static void give_back(struct ingest_chunk *chunk)
 {
 	struct chunk_header *header = &chunk->chunk->header;
