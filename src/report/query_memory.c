@@ -140,14 +140,16 @@ static void write_summary(struct query *query, struct rows_value *value)
 
 	write_peak(query, value);
 	format_bytes(c, value[HOST_EXIT_BYTES].number);
-	rows_format(&value[EXIT_TEXT], "%s in %s blocks%s%s%s",
+	rows_format(&value[EXIT_TEXT], "%s in %s block%s%s%s%s",
 		    format_bytes(a, value[EXIT_BYTES].number),
 		    format_count(b, value[EXIT_BLOCKS].number),
+		    value[EXIT_BLOCKS].number == 1 ? "" : "s",
 		    value[HOST_EXIT_BYTES].number ? ", and " : "",
 		    value[HOST_EXIT_BYTES].number ? c : "",
 		    value[HOST_EXIT_BYTES].number ? " of page-locked host memory" : "");
-	rows_format(&value[ALLOCATIONS_TEXT], "%s blocks, %s in all; %s freed by the program",
+	rows_format(&value[ALLOCATIONS_TEXT], "%s block%s, %s in all; %s freed by the program",
 		    format_count(a, value[ALLOCATIONS].number),
+		    value[ALLOCATIONS].number == 1 ? "" : "s",
 		    format_bytes(b, value[ALLOCATED_BYTES].number),
 		    format_count(c, value[FREES].number));
 	format_duration(a, value[ALLOC_NS].number);

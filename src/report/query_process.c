@@ -57,16 +57,21 @@ static const char select_processes[] =
 	" FROM process ORDER BY id";
 
 static const struct rows_column device_columns[] = {
-	{ "id", NULL, ROWS_ID },	     { "process_id", NULL, ROWS_ID },
-	{ "ordinal", "device", ROWS_ID },    { "uuid", NULL, ROWS_TEXT },
-	{ "name", "name", ROWS_TEXT },	     { "total_bytes", "memory", ROWS_BYTES },
-	{ "peak_bytes", "peak", ROWS_BYTES }, { "peak_at_ns", "at", ROWS_MOMENT },
+	{ "id", NULL, ROWS_ID },
+	{ "process_id", NULL, ROWS_ID },
+	{ NULL, "pid", ROWS_ID },
+	{ "ordinal", "device", ROWS_ID },
+	{ "uuid", NULL, ROWS_TEXT },
+	{ "name", "name", ROWS_TEXT },
+	{ "total_bytes", "memory", ROWS_BYTES },
+	{ "peak_bytes", "peak", ROWS_BYTES },
+	{ "peak_at_ns", "at", ROWS_MOMENT },
 	{ NULL, NULL, ROWS_TEXT },
 };
 
 static const char select_devices[] =
-	"SELECT device.id, device.process_id, ordinal, uuid, name, total_bytes, peak.bytes,"
-	" peak.at_ns FROM device LEFT JOIN peak"
+	"SELECT device.id, device.process_id, pid, ordinal, uuid, name, total_bytes, peak.bytes,"
+	" peak.at_ns FROM device JOIN process ON process.id = device.process_id LEFT JOIN peak"
 	" ON peak.device_id = device.id AND peak.process_id = device.process_id"
 	" ORDER BY device.process_id, ordinal";
 
@@ -209,6 +214,7 @@ void query_process(struct query *query, struct report *report)
 		section->title = NULL;
 	section = report_add(report, "devices", "devices", REPORT_LIST, device_columns);
 	query_fill(query, &section->rows, select_devices);
-	if (section->rows.count < 2)
+	/* The head names a single one, and the table of processes has its peaks. */
+	if (query_number(query, "SELECT count(DISTINCT COALESCE(uuid, ordinal)) FROM device", 0) < 2)
 		section->title = NULL;
 }

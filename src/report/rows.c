@@ -96,9 +96,13 @@ void rows_free(struct rows *rows)
 
 int64_t rows_share(int64_t part, int64_t whole)
 {
+	double share;
+
 	if (whole <= 0 || part <= 0)
 		return 0;
-	return (int64_t)((double)part * 10000 / (double)whole + 0.5);
+	share = (double)part * 10000 / (double)whole;
+	/* Little is not nothing. */
+	return share < 1 ? 1 : share < 1e9 ? (int64_t)(share + 0.5) : 1000000000;
 }
 
 int64_t rows_plus(int64_t a, int64_t b)
