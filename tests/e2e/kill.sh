@@ -61,7 +61,7 @@ kill_once() { # NUMBER
 child_of() { # PID NAME
 	local pid
 	for pid in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
-		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$2" ] && echo "$pid"
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" != "$2" ] || echo "$pid"
 	done
 }
 
