@@ -8,10 +8,16 @@
  *
  * Each of THREADS threads makes CALLS calls of a kind on a stream of its own,
  * PAIRS of cuMemAlloc and cuMemFree, and times each one itself; asynchronous
- * kinds are followed by a synchronise after every 64.  Prints one line a kind:
- * name, driver calls in what was timed, median ns, mean ns of the middle eight
- * tenths (the counter of some machines ticks in steps of 10 ns).
+ * kinds are followed by a synchronise after every 64.  Batches of 64 go by turns
+ * through what dlsym gave, which may be a wrapper, and straight to the driver's
+ * own functions: so what a wrapper adds is measured in one process too.
+ *
+ * Prints one line a kind: name, driver calls in what was timed; median ns and
+ * mean ns of the middle eight tenths (the counter of some machines ticks in steps
+ * of 10 ns) as looked up; the same two of the direct calls.
  */
+#include "libcuda_symbol.h"
+
 #include <cuda.h>
 
 #include <dlfcn.h>
@@ -27,10 +33,10 @@
 #include <x86intrin.h>
 #endif
 
-enum { BLOCK = 4096, TINY = 64, BATCH = 64, WARM_UP = 256, THREADS_MAX = 256 };
+enum { BLOCK = 4096, TINY = 64, BATCH = 64, WARM_UP = 4, THREADS_MAX = 256 };
 
 /* Field names go through cuda.h's renaming as the calls do: cuMemAlloc is cuMemAlloc_v2. */
-static struct {
+struct driver {
 	__typeof__(&cuInit) cuInit;
 	__typeof__(&cuDevicePrimaryCtxRetain) cuDevicePrimaryCtxRetain;
 	__typeof__(&cuCtxSetCurrent) cuCtxSetCurrent;
@@ -50,7 +56,9 @@ static struct {
 	__typeof__(&cuModuleLoadData) cuModuleLoadData;
 	__typeof__(&cuModuleGetFunction) cuModuleGetFunction;
 	__typeof__(&cuLaunchKernel) cuLaunchKernel;
-} driver;
+};
+
+static struct driver looked_up, direct;
 
 struct worker {
 	pthread_t thread;
@@ -58,8 +66,9 @@ struct worker {
 	CUevent event;
 	void *pinned;
 	CUdeviceptr block;
-	CUdeviceptr held; /* keeps the page of the next small block */
-	uint64_t *sample;
+	CUdeviceptr held;	     /* keeps the page of the next small block */
+	const struct driver *driver; /* whose turn it is */
+	uint64_t *sample[2];	     /* looked up, direct */
 };
 
 struct benchmark {
@@ -76,6 +85,8 @@ static int pairs = 2000;
 static CUcontext context;
 static CUfunction empty_kernel;
 static pthread_barrier_t barrier;
+static struct worker worker[THREADS_MAX];
+static uint64_t *all_samples;
 
 static void fail(const char *what, int result)
 {
@@ -125,51 +136,52 @@ static void measure_ticks(void)
 
 static CUresult copy_async(struct worker *self)
 {
-	return driver.cuMemcpyHtoDAsync(self->block, self->pinned, BLOCK, self->stream);
+	return self->driver->cuMemcpyHtoDAsync(self->block, self->pinned, BLOCK, self->stream);
 }
 
 static CUresult set_async(struct worker *self)
 {
-	return driver.cuMemsetD8Async(self->block, 1, BLOCK, self->stream);
+	return self->driver->cuMemsetD8Async(self->block, 1, BLOCK, self->stream);
 }
 
 static CUresult allocate_async(struct worker *self)
 {
 	CUdeviceptr block;
-	CUresult result = driver.cuMemAllocAsync(&block, BLOCK, self->stream);
+	CUresult result = self->driver->cuMemAllocAsync(&block, BLOCK, self->stream);
 
-	return result ? result : driver.cuMemFreeAsync(block, self->stream);
+	return result ? result : self->driver->cuMemFreeAsync(block, self->stream);
 }
 
 static CUresult allocate_plain(struct worker *self)
 {
 	CUdeviceptr block;
-	CUresult result = driver.cuMemAlloc(&block, BLOCK);
+	CUresult result = self->driver->cuMemAlloc(&block, BLOCK);
 
-	(void)self;
-	return result ? result : driver.cuMemFree(block);
+	return result ? result : self->driver->cuMemFree(block);
 }
 
 static CUresult copy_tiny(struct worker *self)
 {
-	return driver.cuMemcpyHtoD(self->block, self->pinned, TINY);
+	return self->driver->cuMemcpyHtoD(self->block, self->pinned, TINY);
 }
 
 static CUresult record_event(struct worker *self)
 {
-	return driver.cuEventRecord(self->event, self->stream);
+	return self->driver->cuEventRecord(self->event, self->stream);
 }
 
 static CUresult ask_attribute(struct worker *self)
 {
 	CUmemorytype type;
 
-	return driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, self->block);
+	return self->driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+						   self->block);
 }
 
 static CUresult launch_empty(struct worker *self)
 {
-	return driver.cuLaunchKernel(empty_kernel, 1, 1, 1, 1, 1, 1, 0, self->stream, NULL, NULL);
+	return self->driver->cuLaunchKernel(empty_kernel, 1, 1, 1, 1, 1, 1, 0, self->stream, NULL,
+					    NULL);
 }
 
 static const struct benchmark benchmark[] = {
@@ -185,40 +197,53 @@ static const struct benchmark benchmark[] = {
 
 enum { BENCHMARKS = sizeof(benchmark) / sizeof(benchmark[0]) };
 
-static int samples_of(const struct benchmark *one)
+/* Whole batches, at least one. */
+static int batches_of(const struct benchmark *one)
 {
-	return one->is_pair ? pairs : calls;
+	return ((one->is_pair ? pairs : calls) + BATCH - 1) / BATCH;
 }
 
-static void sample_one(struct worker *self, const struct benchmark *one)
+static void time_batch(struct worker *self, const struct benchmark *one, uint64_t *sample)
 {
-	int total = samples_of(one);
-
-	for (int i = -WARM_UP; i < total; i++) {
+	for (int i = 0; i < BATCH; i++) {
 		uint64_t start = ticks();
 		CUresult result = one->run(self);
 		uint64_t end = ticks();
 
 		check(result, one->name);
-		if (i >= 0)
-			self->sample[i] = end - start;
-		if (one->is_async && i % BATCH == 0)
-			check(driver.cuStreamSynchronize(self->stream), "cuStreamSynchronize");
+		sample[i] = end - start;
 	}
-	check(driver.cuStreamSynchronize(self->stream), "cuStreamSynchronize");
+	if (one->is_async)
+		check(direct.cuStreamSynchronize(self->stream), "cuStreamSynchronize");
+}
+
+/* By turns; the first batches of each warm up and are written over. */
+static void sample_one(struct worker *self, const struct benchmark *one)
+{
+	int batches = batches_of(one);
+
+	for (int i = -WARM_UP; i < batches; i++) {
+		int at = (i < 0 ? 0 : i) * BATCH;
+
+		self->driver = &looked_up;
+		time_batch(self, one, self->sample[0] + at);
+		self->driver = &direct;
+		time_batch(self, one, self->sample[1] + at);
+	}
+	check(direct.cuStreamSynchronize(self->stream), "cuStreamSynchronize");
 }
 
 /* ---------------------------------------------------------------- threads */
 
 static void open_worker(struct worker *self)
 {
-	check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent");
-	check(driver.cuStreamCreate(&self->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-	check(driver.cuEventCreate(&self->event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-	check(driver.cuMemAllocHost(&self->pinned, BLOCK), "cuMemAllocHost");
+	check(looked_up.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+	check(looked_up.cuStreamCreate(&self->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+	check(looked_up.cuEventCreate(&self->event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+	check(looked_up.cuMemAllocHost(&self->pinned, BLOCK), "cuMemAllocHost");
 	memset(self->pinned, 1, BLOCK);
-	check(driver.cuMemAlloc(&self->block, BLOCK), "cuMemAlloc");
-	check(driver.cuMemAlloc(&self->held, BLOCK), "cuMemAlloc");
+	check(looked_up.cuMemAlloc(&self->block, BLOCK), "cuMemAlloc");
+	check(looked_up.cuMemAlloc(&self->held, BLOCK), "cuMemAlloc");
 }
 
 static int compare(const void *left, const void *right)
@@ -238,28 +263,32 @@ static double mean_of_middle(const uint64_t *samples, size_t total)
 	return sum / (double)(end - first);
 }
 
-/* Of all threads' samples; they lie one after the other in `samples`. */
-static void print_one(const struct benchmark *one, uint64_t *samples)
+/* The samples of all threads, brought together in `all`. */
+static void print_way(const struct benchmark *one, int way, uint64_t *all)
 {
-	size_t total = (size_t)samples_of(one) * (size_t)threads;
+	size_t each = (size_t)batches_of(one) * BATCH, total = each * (size_t)threads;
 
-	for (int i = 1; i < threads; i++)
-		memmove(samples + (size_t)i * (size_t)samples_of(one),
-			samples + (size_t)i * (size_t)(calls > pairs ? calls : pairs),
-			(size_t)samples_of(one) * sizeof(*samples));
-	qsort(samples, total, sizeof(*samples), compare);
-	printf("%s\t%d\t%.1f\t%.1f\n", one->name, one->driver_calls,
-	       (double)samples[total / 2] * ns_per_tick,
-	       mean_of_middle(samples, total) * ns_per_tick);
+	for (int i = 0; i < threads; i++)
+		memcpy(all + each * (size_t)i, worker[i].sample[way], each * sizeof(*all));
+	qsort(all, total, sizeof(*all), compare);
+	printf("\t%.1f\t%.1f", (double)all[total / 2] * ns_per_tick,
+	       mean_of_middle(all, total) * ns_per_tick);
 }
 
-static struct worker worker[THREADS_MAX];
+static void print_one(const struct benchmark *one, uint64_t *all)
+{
+	printf("%s\t%d", one->name, one->driver_calls);
+	print_way(one, 0, all);
+	print_way(one, 1, all);
+	putchar('\n');
+}
 
 /* The same answer in every thread: it is the driver's, not the thread's. */
 static int can_run(struct worker *self, const struct benchmark *one)
 {
 	if (one->run == launch_empty && !empty_kernel)
 		return 0;
+	self->driver = &direct;
 	return one->run(self) != CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -275,27 +304,34 @@ static void *work(void *data)
 		sample_one(self, &benchmark[i]);
 		pthread_barrier_wait(&barrier);
 		if (self == worker)
-			print_one(&benchmark[i], self->sample);
+			print_one(&benchmark[i], all_samples);
 	}
 	return NULL;
 }
 
-static void run_threads(void)
+static uint64_t *make_samples(size_t count)
 {
-	size_t each = (size_t)(calls > pairs ? calls : pairs);
-	uint64_t *samples = calloc(each * (size_t)threads, sizeof(*samples));
+	uint64_t *samples = calloc(count, sizeof(*samples));
 
 	if (!samples)
 		fail("calloc", 0);
+	return samples;
+}
+
+static void run_threads(void)
+{
+	size_t each = (size_t)(calls > pairs ? calls : pairs) + BATCH;
+
+	all_samples = make_samples(each * (size_t)threads);
 	pthread_barrier_init(&barrier, NULL, (unsigned int)threads);
 	for (int i = 0; i < threads; i++) {
-		worker[i].sample = samples + each * (size_t)i;
+		worker[i].sample[0] = make_samples(each);
+		worker[i].sample[1] = make_samples(each);
 		if (pthread_create(&worker[i].thread, NULL, work, &worker[i]))
 			fail("pthread_create", 0);
 	}
 	for (int i = 0; i < threads; i++)
 		pthread_join(worker[i].thread, NULL);
-	free(samples);
 }
 
 /* ----------------------------------------------------------------- driver */
@@ -307,7 +343,9 @@ static const char kernel_text[] = ".version 7.0\n"
 
 #define SYMBOL_TEXT(symbol) #symbol
 #define SYMBOL(function)    SYMBOL_TEXT(function)
-#define LOOK_UP(function)   (driver.function = look_up(library, SYMBOL_TEXT(function)))
+#define LOOK_UP(function)                                              \
+	(looked_up.function = look_up(library, SYMBOL_TEXT(function)), \
+	 direct.function = look_directly(SYMBOL_TEXT(function)))
 
 static void *look_up(void *library, const char *name)
 {
@@ -315,6 +353,17 @@ static void *look_up(void *library, const char *name)
 
 	if (!address) {
 		fprintf(stderr, "bench_calls: no %s in libcuda.so.1\n", name);
+		exit(1);
+	}
+	return address;
+}
+
+static void *look_directly(const char *name)
+{
+	void *address = libcuda_symbol(name);
+
+	if (!address) {
+		fprintf(stderr, "bench_calls: %s is not in the symbol table\n", name);
 		exit(1);
 	}
 	return address;
@@ -353,12 +402,12 @@ static void open_driver(void)
 {
 	CUmodule module;
 
-	check(driver.cuInit(0), "cuInit");
-	check(driver.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-	check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+	check(looked_up.cuInit(0), "cuInit");
+	check(looked_up.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+	check(looked_up.cuCtxSetCurrent(context), "cuCtxSetCurrent");
 	/* A driver that cannot compile leaves the launch out. */
-	if (driver.cuModuleLoadData(&module, kernel_text) == CUDA_SUCCESS)
-		driver.cuModuleGetFunction(&empty_kernel, module, "empty");
+	if (looked_up.cuModuleLoadData(&module, kernel_text) == CUDA_SUCCESS)
+		looked_up.cuModuleGetFunction(&empty_kernel, module, "empty");
 }
 
 static void read_options(int argc, char **argv)

@@ -73,7 +73,7 @@ class Calls:
         self.tools, self.options, self.driver = tools, options, driver
         self.threads, self.rounds = threads, rounds
         self.command = [tools.calls, "-t", str(threads), "-n", str(calls), "-p", str(pairs)]
-        self.seen = {}  # case -> variant -> [(median, mean)] of the rounds
+        self.seen = {}  # case -> variant -> the rounds' [median, mean, direct median, direct mean]
         self.driver_calls = {}
         self.lost = 0
 
@@ -88,10 +88,10 @@ class Calls:
             raise RuntimeError(f"{variant}: bench_calls ended with {done.returncode}: "
                                f"{done.stderr}")
         for line in done.stdout.splitlines():
-            case, driver_calls, median, mean = line.split("\t")
+            case, driver_calls, *figures = line.split("\t")
             self.driver_calls[case] = int(driver_calls)
             rounds = self.seen.setdefault(case, {}).setdefault(variant, [])
-            rounds.append((float(median), float(mean)))
+            rounds.append([float(figure) for figure in figures])
         if variant == "record":
             self.lost += self.count_lost(trace)
             os.unlink(trace)
@@ -113,10 +113,14 @@ class Calls:
                 self.run_one(variant)
         return self
 
-    def added(self, case, variant, which):
-        """What a variant adds to one driver call: of each round, by its neighbour in time."""
-        rounds = zip(self.seen[case][variant], self.seen[case]["bare"])
-        return [(one[which] - bare[which]) / self.driver_calls[case] for one, bare in rounds]
+    def added(self, case, variant):
+        """What a variant adds to one driver call, round by round: in its own process, and
+        against the bare process of that round."""
+        share = self.driver_calls[case]
+        rounds, bare = self.seen[case][variant], self.seen[case]["bare"]
+        return {"added": [(one[0] - one[2]) / share for one in rounds],
+                "added_to_mean": [(one[1] - one[3]) / share for one in rounds],
+                "added_to_process": [(one[0] - base[0]) / share for one, base in zip(rounds, bare)]}
 
     def rows(self):
         for case, variants in self.seen.items():
@@ -124,31 +128,30 @@ class Calls:
                    "driver": os.path.basename(self.driver or "GPU")}
             for variant in variants:
                 row[variant + "_ns"] = statistics.median(one[0] for one in variants[variant])
-                if variant != "bare":
-                    values = self.added(case, variant, 0)
-                    row[variant + "_added_ns"] = statistics.median(values)
-                    row[variant + "_added_range_ns"] = [min(values), max(values)]
-                    row[variant + "_added_to_mean_ns"] = statistics.median(
-                        self.added(case, variant, 1))
+                for name, values in self.added(case, variant).items():
+                    row[f"{variant}_{name}_ns"] = statistics.median(values)
+                    row[f"{variant}_{name}_range_ns"] = [min(values), max(values)]
             yield row
 
 
+def with_range(row, name):
+    low, high = row[name + "_range_ns"]
+    return f"{row[name + '_ns']:.0f} ({low:.0f} to {high:.0f})"
+
+
 def calls_table(rows):
-    lines = ["Medians; what is added is for one driver call, the median of the rounds, their range "
-             "in brackets; in the last column the mean of the middle eight tenths instead of the "
-             "median.", "",
-             "| driver | threads | call | bare ns | nop ns | record ns | nop adds | record adds "
-             "| record adds to the mean |",
-             "| --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: |"]
+    lines = ["Nanoseconds, medians. What is added to one driver call is measured inside the process "
+             "(batches of calls go by turns through the wrapper and straight to the driver), and "
+             "against the bare process of the same round; median of the rounds, their range in "
+             "brackets.", "",
+             "| driver | threads | call | bare | recorded | record adds | to the mean "
+             "| against a bare process | empty twin adds |",
+             "| --- | ---: | --- | ---: | ---: | --- | ---: | --- | --- |"]
     for row in rows:
-        low, high = row["record_added_range_ns"]
-        nop = ["", ""]
-        if "nop_ns" in row:
-            nop = [f"{row['nop_ns']:.0f}", f"{row['nop_added_ns']:.0f} ns"]
-        cells = [row["driver"], str(row["threads"]), row["case"], f"{row['bare_ns']:.0f}", nop[0],
-                 f"{row['record_ns']:.0f}", nop[1],
-                 f"{row['record_added_ns']:.0f} ns ({low:.0f} to {high:.0f})",
-                 f"{row['record_added_to_mean_ns']:.0f} ns"]
+        cells = [row["driver"], str(row["threads"]), row["case"], f"{row['bare_ns']:.0f}",
+                 f"{row['record_ns']:.0f}", with_range(row, "record_added"),
+                 f"{row['record_added_to_mean_ns']:.0f}", with_range(row, "record_added_to_process"),
+                 with_range(row, "nop_added") if "nop_ns" in row else ""]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 

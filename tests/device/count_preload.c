@@ -10,12 +10,11 @@
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include "count_file.h"
+#include "libcuda_symbol.h"
 
 #include <cuda.h>
 
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -87,82 +86,13 @@ static void count_call(const struct counted *function, CUresult result, size_t b
 
 /* ------------------------------------------- the driver's own functions */
 
-struct search {
-	const char *name;
-	void *address;
-};
-
-/* The number of symbols is not written anywhere: it is the end of the last hash chain. */
-static uint32_t count_symbols(const uint32_t *hash)
-{
-	const uint32_t *buckets = hash + 4 + hash[2] * (sizeof(void *) / sizeof(uint32_t));
-	const uint32_t *chains = buckets + hash[0];
-	uint32_t last = 0;
-
-	for (uint32_t i = 0; i < hash[0]; i++)
-		last = buckets[i] > last ? buckets[i] : last;
-	if (last < hash[1])
-		return hash[1];
-	while (!(chains[last - hash[1]] & 1))
-		last++;
-	return last + 1;
-}
-
-static void *find_in_table(uintptr_t base, const ElfW(Dyn) * dynamic, const char *name)
-{
-	const uint32_t *hash = NULL;
-	const ElfW(Sym) *symbols = NULL;
-	const char *strings = NULL;
-	uint32_t total;
-
-	for (; dynamic->d_tag != DT_NULL; dynamic++) {
-		if (dynamic->d_tag == DT_GNU_HASH)
-			hash = (const uint32_t *)dynamic->d_un.d_ptr;
-		else if (dynamic->d_tag == DT_SYMTAB)
-			symbols = (const ElfW(Sym) *)dynamic->d_un.d_ptr;
-		else if (dynamic->d_tag == DT_STRTAB)
-			strings = (const char *)dynamic->d_un.d_ptr;
-	}
-	total = hash && symbols && strings ? count_symbols(hash) : 0;
-	for (uint32_t i = 1; i < total; i++) {
-		if (symbols[i].st_value && !strcmp(strings + symbols[i].st_name, name))
-			return (void *)(base + symbols[i].st_value);
-	}
-	return NULL;
-}
-
-static int look_into_libcuda(struct dl_phdr_info *info, size_t size, void *data)
-{
-	struct search *search = data;
-
-	(void)size;
-	if (!strstr(info->dlpi_name, "/libcuda.so"))
-		return 0;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			search->address = find_in_table(
-				info->dlpi_addr,
-				(const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr),
-				search->name);
-	}
-	return search->address != NULL;
-}
-
-static void *libcuda_function(const char *name)
-{
-	struct search search = { .name = name };
-
-	dl_iterate_phdr(look_into_libcuda, &search);
-	return search.address;
-}
-
 static void *real_function(struct counted *function)
 {
 	void *address = atomic_load(&function->real);
 
 	if (address)
 		return address;
-	address = libcuda_function(function->name);
+	address = libcuda_symbol(function->name);
 	if (!address) {
 		fprintf(stderr, "count_preload: no %s in libcuda\n", function->name);
 		abort();
@@ -304,7 +234,7 @@ COUNTED(cuModuleLoadData, 0, (CUmodule * module, const void *image), module, ima
 static void *wrapper_of(void *address)
 {
 	for (struct counted *const *each = __start_counted; each < __stop_counted; each++) {
-		if (libcuda_function((*each)->name) == address)
+		if (libcuda_symbol((*each)->name) == address)
 			return (*each)->wrapper;
 	}
 	return address;
@@ -314,7 +244,7 @@ EXPORT CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int ver
 					 cuuint64_t flags)
 {
 	__typeof__(&cuGetProcAddress) real =
-		(__typeof__(&cuGetProcAddress))libcuda_function("cuGetProcAddress");
+		(__typeof__(&cuGetProcAddress))libcuda_symbol("cuGetProcAddress");
 	CUresult result = real(symbol, pfn, version, flags);
 
 	if (result == CUDA_SUCCESS && *pfn)
@@ -327,12 +257,12 @@ EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int 
 					    CUdriverProcAddressQueryResult *status)
 {
 	__typeof__(&cuGetProcAddress_v2) real =
-		(__typeof__(&cuGetProcAddress_v2))libcuda_function("cuGetProcAddress_v2");
+		(__typeof__(&cuGetProcAddress_v2))libcuda_symbol("cuGetProcAddress_v2");
 	CUresult result = real(symbol, pfn, version, flags, status);
 
 	if (result == CUDA_SUCCESS && *pfn)
 		*pfn = wrapper_of(*pfn);
-	if (result == CUDA_SUCCESS && *pfn == libcuda_function("cuGetProcAddress"))
+	if (result == CUDA_SUCCESS && *pfn == libcuda_symbol("cuGetProcAddress"))
 		*pfn = (void *)cuGetProcAddress;
 	if (result == CUDA_SUCCESS && *pfn == (void *)real)
 		*pfn = (void *)cuGetProcAddress_v2;
@@ -352,7 +282,7 @@ __attribute__((used, visibility("hidden"))) void *count_pick(void *handle, const
 		count_real_dlsym = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
 	if (handle == RTLD_NEXT || !name || name[0] != 'c' || name[1] != 'u')
 		return NULL;
-	if (!libcuda_function(name))
+	if (!libcuda_symbol(name))
 		return NULL;
 	if (!strcmp(name, "cuGetProcAddress"))
 		return (void *)cuGetProcAddress;

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """JAX: a jitted training loop; its allocator is XLA's own.
 
-The independent count is XLA's: the bytes its pool took from the driver, and
-the program's own of the batches it sent.
+The independent count is XLA's: the bytes its pool took from the driver (as
+virtual memory; cuBLAS and cuDNN allocate beside it), and the program's own of
+the batches it sent.
 """
 import os
 
@@ -45,7 +46,7 @@ def run():
 def note_pool():
     stats = jax.devices()[0].memory_stats()
     if "pool_bytes" in stats:
-        journal.note_live("device+vmm", stats["pool_bytes"], source="jax memory_stats pool_bytes")
+        journal.note_live("vmm", stats["pool_bytes"], source="jax memory_stats pool_bytes")
     journal.note(check="note", kind="jax memory_stats", text=str(stats))
 
 
