@@ -176,13 +176,14 @@ END_TEST
 /* Millions of lost records must not cost millions of attempts to make a file. */
 START_TEST(losing_is_cheap)
 {
+	const uint64_t count = 300000;
 	uint64_t start;
 
 	setenv("CUSTODY_BUFFER", "1MiB", 1);
 	write_many(20 * CHUNK_RECORDS);
-	start = clock_system_ns(CLOCK_MONOTONIC);
-	write_many(1000000);
-	ck_assert_uint_lt((clock_system_ns(CLOCK_MONOTONIC) - start) / 1000000, 2000);
+	start = clock_system_ns(CLOCK_THREAD_CPUTIME_ID);
+	write_many(count);
+	ck_assert_uint_lt((clock_system_ns(CLOCK_THREAD_CPUTIME_ID) - start) / count, 10000);
 }
 END_TEST
 
@@ -235,9 +236,11 @@ END_TEST
 START_TEST(no_free_descriptor)
 {
 	const int most = 64;
-	struct rlimit limit = { most, most };
+	struct rlimit limit;
 
 	ck_assert_uint_eq(write_many(10), 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = most;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	while (open("/dev/null", O_RDONLY) >= 0)
 		;
