@@ -70,6 +70,13 @@ static bool is_host(enum place_kind kind)
 	return kind == PLACE_PAGEABLE || kind == PLACE_PINNED || kind == PLACE_REGISTERED;
 }
 
+/* The blocks of both ends are known, and lie on two devices. */
+static bool is_between_devices(const struct end *source, const struct end *target)
+{
+	return source->block && target->block && source->block->device_id &&
+	       target->block->device_id && source->block->device_id != target->block->device_id;
+}
+
 /* A direction the writer did not know, where both ends tell it. */
 static enum transfer_kind infer_kind(const struct end *source, const struct end *target)
 {
@@ -79,10 +86,7 @@ static enum transfer_kind infer_kind(const struct end *source, const struct end 
 		return is_host(target->kind) ? TRANSFER_H2H : TRANSFER_H2D;
 	if (is_host(target->kind))
 		return TRANSFER_D2H;
-	if (source->block && target->block && source->block->device_id &&
-	    target->block->device_id && source->block->device_id != target->block->device_id)
-		return TRANSFER_P2P;
-	return TRANSFER_D2D;
+	return is_between_devices(source, target) ? TRANSFER_P2P : TRANSFER_D2D;
 }
 
 /* The device of an end: its block's, else for memory of a device the one of the context. */
@@ -128,6 +132,8 @@ static uint32_t describe_site(struct ingest_process *process, const struct recor
 	site.kind = record_transfer_kind(record);
 	if (site.kind == TRANSFER_UNKNOWN)
 		site.kind = infer_kind(source, target);
+	if (site.kind == TRANSFER_D2D && is_between_devices(source, target))
+		site.kind = TRANSFER_P2P; /* cuMemcpyDtoD takes any two devices */
 	site.source = source->kind;
 	site.target = target->kind;
 	site.has_source = source->is_known;
