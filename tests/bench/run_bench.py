@@ -140,17 +140,18 @@ def with_range(row, name):
 
 
 def calls_table(rows):
-    lines = ["Nanoseconds, medians. What is added to one driver call is measured inside the process "
-             "(batches of calls go by turns through the wrapper and straight to the driver), and "
-             "against the bare process of the same round; median of the rounds, their range in "
-             "brackets.", "",
+    lines = ["Nanoseconds, medians. What is added to one driver call is measured inside the "
+             "process (batches of calls go by turns through the wrapper and straight to the "
+             "driver), and against the bare process of the same round; median of the rounds, "
+             "their range in brackets. The twin is the preload that records nothing.", "",
              "| driver | threads | call | bare | recorded | record adds | to the mean "
-             "| against a bare process | empty twin adds |",
+             "| against a bare process | twin adds |",
              "| --- | ---: | --- | ---: | ---: | --- | ---: | --- | --- |"]
     for row in rows:
         cells = [row["driver"], str(row["threads"]), row["case"], f"{row['bare_ns']:.0f}",
                  f"{row['record_ns']:.0f}", with_range(row, "record_added"),
-                 f"{row['record_added_to_mean_ns']:.0f}", with_range(row, "record_added_to_process"),
+                 f"{row['record_added_to_mean_ns']:.0f}",
+                 with_range(row, "record_added_to_process"),
                  with_range(row, "nop_added") if "nop_ns" in row else ""]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
