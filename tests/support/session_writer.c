@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session_writer.h"
 
+#include "core/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -112,9 +114,13 @@ static struct trace_chunk *take_chunk(struct session_writer *writer, uint32_t th
 	chunk->header.use = use;
 	chunk->header.sequence = ++writer->sequence;
 	chunk->header.thread = thread;
-	chunk->header.tid = 1000 + thread;
+	chunk->header.tid = writer->tid ? writer->tid : 1000 + thread;
 	chunk->header.clock = writer->clock;
-	chunk->header.triple = (struct clock_triple){ writer->now, writer->now, writer->now };
+	if (writer->tid)
+		clock_read_triple(&chunk->header.triple, writer->clock);
+	else
+		chunk->header.triple =
+			(struct clock_triple){ writer->now, writer->now, writer->now };
 	atomic_store(&chunk->header.written, 0);
 	atomic_store(&chunk->header.busy_since, 0);
 	atomic_store_explicit(&chunk->header.state, CHUNK_OWNED, memory_order_release);

@@ -22,6 +22,7 @@ struct session_writer {
 	struct trace_chunk *chunk[SESSION_WRITER_THREADS + 1]; /* by number of the thread */
 	uint32_t clock;
 	uint64_t now; /* ticks, for the headers of chunks */
+	uint32_t tid; /* of a thread that lives, whose clocks count; 0: all is made up */
 	uint32_t segments_most; /* beyond these only chunks given back are used; 0: no bound */
 };
 
