@@ -9,12 +9,10 @@
 #include "report/doctor.h"
 #include "report/format.h"
 #include "report/program.h"
-#include "report/text.h"
 
 #include <errno.h>
 #include <gnu/libc-version.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,34 +20,6 @@
 #include <unistd.h>
 
 enum { ROOM_LEAST = 8 << 20 };
-
-void doctor_say(struct doctor *doctor, enum doctor_finding finding, const char *format, ...)
-{
-	static const char *const mark[][2] = {
-		[DOCTOR_GOOD] = { "ok  ", "✓" },
-		[DOCTOR_NOTE] = { "note", "•" },
-		[DOCTOR_BAD] = { "BAD ", "✗" },
-	};
-	static const char *const color[] = {
-		[DOCTOR_GOOD] = "\033[32m", [DOCTOR_NOTE] = "\033[36m", [DOCTOR_BAD] = "\033[31m"
-	};
-	va_list arguments;
-	char *text, *clean;
-
-	doctor->bad += finding == DOCTOR_BAD;
-	if (message_level < MESSAGE_NORMAL && finding != DOCTOR_BAD)
-		return;
-	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		message_die(EXIT_COULD_NOT, "out of memory");
-	va_end(arguments);
-	clean = text_clean(text);
-	printf("%s%s%s %s\n", doctor->terminal.has_color ? color[finding] : "",
-	       mark[finding][doctor->terminal.has_utf8],
-	       doctor->terminal.has_color ? "\033[0m" : "", clean);
-	free(clean);
-	free(text);
-}
 
 static void judge_options(struct doctor *doctor)
 {
@@ -98,7 +68,8 @@ static bool judge_place(struct doctor *doctor, const char *what, const char *pat
 	bytes = (uint64_t)room.f_bavail * room.f_frsize;
 	format_bytes(text, bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes);
 	if (bytes < ROOM_LEAST) {
-		doctor_say(doctor, DOCTOR_NOTE, "%s (%s) has no room: %s are free", path, what, text);
+		doctor_say(doctor, DOCTOR_NOTE, "%s (%s) has no room: %s are free", path, what,
+			   text);
 		return false;
 	}
 	if (!is_taken)
@@ -127,12 +98,13 @@ static void judge_recording(struct doctor *doctor)
 	char preload[PATH_MAX];
 
 	if (!program_find_preload(preload, sizeof(preload))) {
-		doctor_say(doctor, DOCTOR_BAD, "libcustody-preload.so is not found beside this program");
+		doctor_say(doctor, DOCTOR_BAD,
+			   "libcustody-preload.so is not found beside this program");
 		return;
 	}
 	doctor_preload(doctor, preload);
-	doctor_prove_simulated(doctor);
-	doctor_prove_driver(doctor);
+	doctor_proof_simulated(doctor);
+	doctor_proof_driver(doctor);
 }
 
 static int run(int argc, char **argv)

@@ -33,7 +33,8 @@ struct driver {
 	int (*retain)(void **context, int device);
 	int (*release)(int device);
 	int (*set_current)(void *context);
-	int (*look_up)(const char *name, function **found, int version, uint64_t flags, int *status);
+	int (*look_up)(const char *name, function **found, int version, uint64_t flags,
+		       int *status);
 };
 
 struct door {
@@ -97,10 +98,14 @@ static void use_door(const struct door *door)
 	printf(result ? "failed=%s %d\n" : "used=%s\n", door->name, result);
 }
 
-/* dlsym on a handle, the global scope that linked programs bind to, and the driver's own look-up. */
+/* dlsym on a handle, the global scope that linked programs bind to, the driver's own look-up. */
 static void use_doors(const struct driver *driver, void *library)
 {
-	struct door door[] = { { .name = "dlsym" }, { .name = "link" }, { .name = "cuGetProcAddress" } };
+	struct door door[] = {
+		{ .name = "dlsym" },
+		{ .name = "link" },
+		{ .name = "cuGetProcAddress" },
+	};
 	void *context = NULL;
 	int status;
 

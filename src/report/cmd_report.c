@@ -20,13 +20,15 @@ static uint64_t most_rows = 10;
 static const struct options_row options[] = {
 	{ "memory", 0, OPTIONS_FLAG, NULL, "memory: use over time, kinds, holders, leaks",
 	  &want_memory, 0 },
-	{ "transfers", 0, OPTIONS_FLAG, NULL, "copies, memsets and prefetches", &want_transfers, 0 },
+	{ "transfers", 0, OPTIONS_FLAG, NULL, "copies, memsets and prefetches", &want_transfers,
+	  0 },
 	{ "leaks", 0, OPTIONS_FLAG, NULL, "what was live when its process ended", &want_leaks, 0 },
 	{ "peak", 0, OPTIONS_FLAG, NULL, "the peak and who held it", &want_peak, 0 },
 	{ "format", 0, OPTIONS_TEXT, "text|json", "for people (default) or for programs", &format,
 	  0 },
 	{ "output", 'o', OPTIONS_TEXT, "FILE", "write there, at once or not at all", &output, 0 },
-	{ "rows", 'n', OPTIONS_NUMBER, "ROWS", "rows of the long lists (default 10)", &most_rows, 0 },
+	{ "rows", 'n', OPTIONS_NUMBER, "ROWS", "rows of the long lists (default 10)", &most_rows,
+	  0 },
 	{ NULL, 0, OPTIONS_FLAG, NULL, NULL, NULL, 0 },
 };
 
@@ -57,8 +59,8 @@ static int run(int argc, char **argv)
 	struct query query;
 
 	if (argc != 1)
-		message_die(EXIT_USAGE, "report: one TRACE is wanted; 'custody report --help' tells "
-					"more");
+		message_die(EXIT_USAGE,
+			    "report: one TRACE is wanted; 'custody report --help' tells more");
 	query_open(&query, argv[0]);
 	query.most_rows = most_rows;
 	report_init(&report, chosen_parts());

@@ -49,7 +49,7 @@ static int authorize(void *unused, int action, const char *first, const char *se
 	case SQLITE_FUNCTION:
 		return second && !strcasecmp(second, "load_extension") ? SQLITE_DENY : SQLITE_OK;
 	case SQLITE_UPDATE:
-		/* SQLite asks for this when it declares table_info as a table; nothing is written. */
+		/* Asked for when SQLite declares table_info as a table; nothing is written. */
 		return first && !strcmp(first, "sqlite_master") ? SQLITE_OK : SQLITE_DENY;
 	case SQLITE_PRAGMA:
 		/* A value could only set something; table_info(name) has one too, and is fine. */
@@ -160,7 +160,7 @@ static int run(int argc, char **argv)
 
 const struct command cmd_sql = {
 	.name = "sql",
-	.summary = "Ask a trace in SQL, in QUERY or on standard input; .tables and .schema tell what is there",
+	.summary = "Ask a trace in SQL (.tables and .schema tell what is there)",
 	.operands = "TRACE [QUERY]",
 	.options = options,
 	.run = run,

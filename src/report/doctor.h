@@ -30,7 +30,7 @@ void doctor_preload(struct doctor *doctor, const char *path);
  * driver it allocates through every door; on the machine's own it only asks for
  * version and devices.
  */
-void doctor_prove_simulated(struct doctor *doctor);
-void doctor_prove_driver(struct doctor *doctor);
+void doctor_proof_simulated(struct doctor *doctor);
+void doctor_proof_driver(struct doctor *doctor);
 
 #endif

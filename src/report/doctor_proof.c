@@ -187,11 +187,12 @@ static void judge_doors(struct doctor *doctor, const struct proof *proof)
 			   "and cuGetProcAddress");
 	else
 		doctor_say(doctor, DOCTOR_BAD,
-			   "of %d blocks made on the simulated driver %d are in the trace, %d as freed",
+			   "of %d blocks made on the simulated driver %d are in the trace, %d as "
+			   "freed",
 			   DOORS, (int)made, (int)freed);
 }
 
-void doctor_prove_simulated(struct doctor *doctor)
+void doctor_proof_simulated(struct doctor *doctor)
 {
 	struct proof proof;
 	char why[256];
@@ -236,7 +237,7 @@ static void judge_driver(struct doctor *doctor, const struct proof *proof)
 			   "the calls to this machine's driver are not in the trace");
 }
 
-void doctor_prove_driver(struct doctor *doctor)
+void doctor_proof_driver(struct doctor *doctor)
 {
 	struct proof proof;
 	char why[256], init[64];

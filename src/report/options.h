@@ -26,7 +26,7 @@ struct options_row {
 	const char *argument; /* what help calls it; for a choice "text|json"; NULL for a flag */
 	const char *help;     /* one line */
 	void *target;
-	int twin; /* OPTIONS_TWIN() of the environment's twin, which also checks the value; 0: none */
+	int twin; /* OPTIONS_TWIN() of the environment's, which also checks the value; 0: none */
 };
 
 #define OPTIONS_TWIN(id) ((int)(id) + 1)

@@ -40,7 +40,8 @@ static mode_t usual_mode(void)
 	return 0666 & ~mask;
 }
 
-static void write_whole(const char *path, const struct report *report, renderer *render, char *draft)
+static void write_whole(const char *path, const struct report *report, renderer *render,
+			char *draft)
 {
 	int descriptor = mkstemp(draft);
 	FILE *stream = descriptor < 0 ? NULL : fdopen(descriptor, "w");
@@ -77,7 +78,8 @@ void output_file(const char *path, const struct report *report, renderer *render
 		return;
 	}
 	if (is_database(path))
-		message_die(EXIT_COULD_NOT, "%s is a database; a report does not overwrite it", path);
+		message_die(EXIT_COULD_NOT, "%s is a database; a report does not overwrite it",
+			    path);
 	if (asprintf(&draft, "%s.XXXXXX", path) < 0)
 		message_die(EXIT_COULD_NOT, "out of memory");
 	write_whole(path, report, render, draft);

@@ -49,7 +49,8 @@ static void put_row(json_t *object, const struct rows *rows, size_t row, size_t 
 
 	for (size_t i = first; i < rows->columns; i++)
 		if (rows->column[i].key)
-			put(object, rows->column[i].key, make_value(&value[i], rows->column[i].type));
+			put(object, rows->column[i].key,
+			    make_value(&value[i], rows->column[i].type));
 }
 
 static json_t *make_list(const struct rows *rows)

@@ -220,7 +220,7 @@ void output_table(const struct report *report, const struct report_section *sect
 	if (!layout.cell)
 		message_die(EXIT_COULD_NOT, "out of memory");
 	for (size_t i = 0; i < rows->columns && i < COLUMNS_MOST; i++)
-		if (rows->column[i].title && (has_anything(rows, i) || rows->column[i].type == ROWS_BAR))
+		if (rows->column[i].title && has_anything(rows, i))
 			lay_column(&layout, i, report);
 	fit(&layout);
 	fputs(terminal->has_color ? DIM : "", stream);

@@ -16,6 +16,9 @@ _Noreturn static void complain(struct query *query)
 	store_reader_fail(query->db, query->path);
 }
 
+static const char select_complete[] =
+	"SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'complete'";
+
 void query_open(struct query *query, const char *trace)
 {
 	memset(query, 0, sizeof(*query));
@@ -25,9 +28,7 @@ void query_open(struct query *query, const char *trace)
 	sqlite3_db_config(query->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_limit(query->db, SQLITE_LIMIT_LENGTH, LONGEST_VALUE);
 	sqlite3_limit(query->db, SQLITE_LIMIT_ATTACHED, 0);
-	query->is_complete =
-		query_number(query, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'complete'",
-			     0) == 1;
+	query->is_complete = query_number(query, select_complete, 0) == 1;
 }
 
 void query_close(struct query *query)

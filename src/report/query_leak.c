@@ -48,12 +48,13 @@ static void note_others(struct query *query, struct report_section *section)
 			    format_count(count, ended), format_bytes(bytes, ended_bytes));
 	if (views)
 		report_note(section, REPORT_REMARK,
-			    "%s mappings or opened handles of other blocks were left open; they own "
-			    "no bytes.",
+			    "%s mappings or opened handles of other blocks were left open; they "
+			    "own no bytes.",
 			    format_count(count, views));
 	if (!query->is_complete)
 		report_note(section, REPORT_WARNING,
-			    "The trace ends early: blocks that were freed later count as live here.");
+			    "The trace ends early: blocks that were freed later count as live "
+			    "here.");
 }
 
 void query_leak(struct query *query, struct report *report)

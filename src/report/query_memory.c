@@ -45,7 +45,8 @@ enum memory_column {
 
 /* The columns of the section from PEAK_BYTES on. */
 static const char select_memory[] =
-	"SELECT COALESCE((SELECT bytes FROM peak WHERE process_id IS NULL AND device_id IS NULL), 0),"
+	"SELECT COALESCE((SELECT bytes FROM peak WHERE process_id IS NULL"
+	"  AND device_id IS NULL), 0),"
 	" (SELECT at_ns FROM peak WHERE process_id IS NULL AND device_id IS NULL),"
 	" COALESCE(sum(peak_footprint_bytes) FILTER (WHERE " IS_DEVICE "), 0),"
 	" COALESCE((SELECT pending_peak_bytes FROM peak WHERE process_id IS NULL"
@@ -81,7 +82,8 @@ static const char select_kinds[] =
 	"SELECT kind, sum(count), sum(bytes), sum(frees), NULL, COALESCE(sum(peak_count), 0),"
 	" COALESCE(sum(peak_bytes), 0), NULL, COALESCE(sum(exit_count), 0),"
 	" COALESCE(sum(exit_bytes), 0), " IS_HOST
-	" FROM allocation_total WHERE " IS_OWNER " GROUP BY kind ORDER BY " IS_HOST ", 7 DESC, 3 DESC";
+	" FROM allocation_total WHERE " IS_OWNER
+	" GROUP BY kind ORDER BY " IS_HOST ", 7 DESC, 3 DESC";
 
 static const struct rows_column top_columns[] = {
 	HOLDER_COLUMNS("holders at the peak"),
@@ -104,7 +106,8 @@ static const struct rows_column module_columns[] = {
 };
 
 static const char select_holders[] =
-	"SELECT process_id, caller, kind, sum(peak_bytes), sum(peak_count), sum(peak_footprint_bytes)"
+	"SELECT process_id, caller, kind, sum(peak_bytes), sum(peak_count),"
+	" sum(peak_footprint_bytes)"
 	" FROM allocation_total WHERE peak_bytes > 0 AND " IS_DEVICE " GROUP BY 1, 2, 3";
 
 static const struct rows_column sample_columns[] = {
@@ -154,8 +157,9 @@ static void write_summary(struct query *query, struct rows_value *value)
 		    format_count(c, value[FREES].number));
 	format_duration(a, value[ALLOC_NS].number);
 	if (value[FREES].number)
-		rows_format(&value[HOST_TIME_TEXT], "%s allocating, %s freeing; the longest free %s",
-			    a, format_duration(b, value[FREE_NS].number),
+		rows_format(&value[HOST_TIME_TEXT],
+			    "%s allocating, %s freeing; the longest free %s", a,
+			    format_duration(b, value[FREE_NS].number),
 			    format_duration(c, value[LONGEST_FREE].number));
 	else if (value[ALLOCATIONS].number)
 		rows_format(&value[HOST_TIME_TEXT], "%s allocating", a);
@@ -176,7 +180,8 @@ static int64_t add_summary(struct query *query, struct report *report)
 	sqlite3_finalize(statement);
 	write_summary(query, value);
 	if (value[PENDING_PEAK].number)
-		report_note(section, REPORT_REMARK, "At most %s waited to be freed, beside what was live.",
+		report_note(section, REPORT_REMARK,
+			    "At most %s waited to be freed, beside what was live.",
 			    format_bytes(bytes, value[PENDING_PEAK].number));
 	if (value[PEAK_FOOTPRINT].number > value[PEAK_BYTES].number)
 		report_note(section, REPORT_REMARK,

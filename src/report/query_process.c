@@ -108,8 +108,8 @@ static void write_recorded(struct query *query, struct rows_value *value)
 
 	if (offset && localtime_r(&seconds, &local))
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %Z, ", &local);
-	rows_format(value, "%s%s%s%s", when, format_duration(lasted, rows_minus(query->end_ns, query->start_ns)),
-		    host ? " on " : "", host ? host : "");
+	format_duration(lasted, rows_minus(query->end_ns, query->start_ns));
+	rows_format(value, "%s%s%s%s", when, lasted, host ? " on " : "", host ? host : "");
 	free(host);
 }
 
@@ -149,7 +149,8 @@ static void add_head(struct query *query, struct report *report)
 
 	rows_text(&value[0], query->path);
 	write_first(query, &value[1],
-		    "SELECT COALESCE(NULLIF(arguments, ''), executable, '?') || ' (pid ' || pid || ')'"
+		    "SELECT COALESCE(NULLIF(arguments, ''), executable, '?')"
+		    " || ' (pid ' || pid || ')'"
 		    " FROM process ORDER BY id");
 	write_ended(query, &value[2]);
 	write_recorded(query, &value[3]);
@@ -192,7 +193,8 @@ static void find_run(struct query *query, struct report *report)
 {
 	query->start_ns = query_number(query, "SELECT min(start_ns) FROM process", 0);
 	query->end_ns = query_number(query,
-				     "SELECT max(at_ns) FROM (SELECT max(end_ns) AS at_ns FROM process"
+				     "SELECT max(at_ns) FROM ("
+				     " SELECT max(end_ns) AS at_ns FROM process"
 				     " UNION ALL SELECT max(start_ns) FROM process"
 				     " UNION ALL SELECT max(at_ns) FROM sample"
 				     " UNION ALL SELECT max(at_ns) FROM failure)",
@@ -215,6 +217,7 @@ void query_process(struct query *query, struct report *report)
 	section = report_add(report, "devices", "devices", REPORT_LIST, device_columns);
 	query_fill(query, &section->rows, select_devices);
 	/* The head names a single one, and the table of processes has its peaks. */
-	if (query_number(query, "SELECT count(DISTINCT COALESCE(uuid, ordinal)) FROM device", 0) < 2)
+	if (query_number(query, "SELECT count(DISTINCT COALESCE(uuid, ordinal)) FROM device", 0) <
+	    2)
 		section->title = NULL;
 }

@@ -22,7 +22,8 @@
 static const char make_changes[] =
 	"CREATE TEMP TABLE change AS"
 	" SELECT " LIVES_FROM " AS at_ns, process_id,"
-	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END AS device_id, kind, bytes, 0 AS pending"
+	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END AS device_id, kind, bytes,"
+	"  0 AS pending"
 	"  FROM main.allocation WHERE " IS_OWNER
 	" UNION ALL SELECT " LIVES_TO ", process_id,"
 	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END, kind, -bytes,"

@@ -48,7 +48,8 @@ static const struct rows_column place_columns[] = {
 };
 
 static const char select_places[] =
-	"SELECT kind, CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END AS place, is_async,"
+	"SELECT kind, CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END AS place,"
+	" is_async,"
 	" CASE WHEN is_async THEN 'async' ELSE 'sync' END, sum(count), sum(bytes), sum(host_ns),"
 	" max(max_ns), CAST(sum(bytes) FILTER (WHERE NOT is_async OR"
 	"  CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END = 'pageable') * 1e9"

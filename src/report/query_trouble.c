@@ -98,8 +98,8 @@ static void add_lost(struct query *query, struct report *report)
 	rows_cut(&section->rows, query->most_rows);
 	if (lost > 0)
 		report_note(section, REPORT_WARNING,
-			    "%s records were lost because the buffer was full: every figure above is "
-			    "too low. A larger CUSTODY_BUFFER helps.",
+			    "%s records were lost because the buffer was full: every figure above "
+			    "is too low. A larger CUSTODY_BUFFER helps.",
 			    format_count(count, lost));
 }
 

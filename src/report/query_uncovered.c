@@ -21,7 +21,8 @@ struct family {
 static const struct family families[] = {
 	{ "graphics interop",
 	  "cuGL cuEGL cuVDPAU cuGraphics cuD3D cuWGL cuNvSci cuEventCreateFromEGLSync " },
-	{ "textures and surfaces", "cuTex cuSurf cuModuleGetTexRef cuModuleGetSurfRef cuMipmapped " },
+	{ "textures and surfaces",
+	  "cuTex cuSurf cuModuleGetTexRef cuModuleGetSurfRef cuMipmapped " },
 	{ "JIT linker", "cuLink " },
 	{ "occupancy", "cuOccupancy " },
 	{ "cache and shared-memory settings",
@@ -99,8 +100,8 @@ static void note_families(struct report_section *shown, const size_t *count)
 	if (!all)
 		return;
 	report_note(shown, REPORT_REMARK,
-		    "%zu driver functions that hold and move no memory of their own were handed out "
-		    "unwatched (%s); -v lists them.",
+		    "%zu driver functions that hold and move no memory of their own were handed "
+		    "out unwatched (%s); -v lists them.",
 		    all, text);
 	if (count[0])
 		report_note(shown, REPORT_REMARK,

@@ -95,8 +95,9 @@ static void add_module(struct symbol_map *map, sqlite3_stmt *statement)
 struct symbol_map *symbol_open(struct query *query)
 {
 	struct symbol_map *map = allocate(sizeof(*map));
-	sqlite3_stmt *statement = query_prepare(query, "SELECT process_id, base, size, path, build_id"
-						       " FROM module ORDER BY process_id, seen_ns");
+	sqlite3_stmt *statement =
+		query_prepare(query, "SELECT process_id, base, size, path, build_id FROM module"
+				     " ORDER BY process_id, seen_ns");
 
 	while (query_step(query, statement))
 		add_module(map, statement);

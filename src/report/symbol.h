@@ -15,7 +15,7 @@ struct symbol_map;
 
 struct symbol_place {
 	const char *path; /* owned by the map; NULL: no file was mapped there */
-	int64_t offset;	  /* from the file's lowest mapped address; the address itself without one */
+	int64_t offset;	  /* from the file's lowest mapped address; the address without a file */
 };
 
 struct symbol_map *symbol_open(struct query *query);

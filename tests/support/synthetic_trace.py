@@ -103,7 +103,8 @@ class Trace:
 
     def allocation(self, number):
         kind = self.random.choices(("device", "pool", "pinned"), (6, 3, 1))[0]
-        size = self.random.choice((512, 4 * KIB, 64 * KIB, MIB, 20 * MIB)) + self.random.randrange(64)
+        size = self.random.choice((512, 4 * KIB, 64 * KIB, MIB, 20 * MIB))
+        size += self.random.randrange(64)
         took, freed = self.random.randrange(500, 5000), self.random.randrange(300, 4000)
         self.now += 4000
         born = self.now + took

@@ -135,7 +135,8 @@ class Figures(Case):
         self.assertEqual(report["memory"]["views"], 1000)
 
     def test_text_from_a_trace_is_made_valid(self):
-        path = self.change("bytes", "UPDATE process SET arguments = CAST(x'61ff0a1b5b316d' AS TEXT)")
+        path = self.change("bytes", "UPDATE process SET"
+                                    " arguments = CAST(x'61ff0a1b5b316d' AS TEXT)")
         report = json.loads(custody("report", "--format=json", path).stdout)
         self.assertEqual(report["process"][0]["arguments"], "a\ufffd\n\x1b[1m")
         self.assertNotIn("\x1b", custody("report", path).stdout)
@@ -214,7 +215,8 @@ class Text(Case):
         database = sqlite3.connect(self.path("whole"))
         failed = database.execute("SELECT count(*) FROM failure").fetchone()[0]
         self.assertEqual("ILLEGAL_ADDRESS" in text, failed > 0)
-        for row in json.loads(custody("report", "--format=json", self.path("whole")).stdout)["failures"]:
+        told = json.loads(custody("report", "--format=json", self.path("whole")).stdout)
+        for row in told["failures"]:
             self.assertEqual((row["result"], row["result_name"]),
                              (700, "CUDA_ERROR_ILLEGAL_ADDRESS"))
 
@@ -337,7 +339,8 @@ class Sql(Case):
         return custody("sql", *arguments, **more)
 
     def test_a_query_gives_its_rows(self):
-        done = self.sql("--format=csv", self.path("whole"), "SELECT 1 AS a, 'x,\"y' AS b, NULL AS c")
+        done = self.sql("--format=csv", self.path("whole"),
+                        "SELECT 1 AS a, 'x,\"y' AS b, NULL AS c")
         self.assertEqual(done.stdout, 'a,b,c\n1,"x,""y",\n')
         done = self.sql("--format=json", self.path("whole"), "SELECT 1 AS a, 1.5 AS b, NULL AS c")
         self.assertEqual(json.loads(done.stdout), {"a": 1, "b": 1.5, "c": None})
