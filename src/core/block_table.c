@@ -107,7 +107,6 @@ int block_table_insert(struct block_shard *shard, enum block_level level, uint64
 			(page->count - at) * sizeof(*page->blocks));
 	page->blocks[at] = *block;
 	page->count++;
-	shard->small += level == LEVEL_SMALL;
 	shard->count += begins_in(block, page);
 	return 0;
 }
@@ -116,7 +115,6 @@ void block_table_remove(struct block_shard *shard, struct block_page *page, stru
 {
 	size_t behind = (size_t)(page->blocks + page->count - (block + 1));
 
-	shard->small -= page->level == LEVEL_SMALL;
 	shard->count -= begins_in(block, page);
 	if (behind)
 		memmove(block, block + 1, behind * sizeof(*block));
@@ -143,7 +141,7 @@ static bool is_page_good(const struct block_page *page)
 
 bool block_table_check(const struct block_shard *shard)
 {
-	uint32_t used = 0, small = 0;
+	uint32_t used = 0;
 	uint64_t count = 0;
 
 	for (uint32_t i = 0; shard->pages && i <= shard->mask; i++) {
@@ -155,9 +153,8 @@ bool block_table_check(const struct block_shard *shard)
 		    block_table_find(shard, (enum block_level)page->level, page->number) != page)
 			return false;
 		used++;
-		small += page->level == LEVEL_SMALL ? page->count : 0;
 		for (uint32_t j = 0; j < page->count; j++)
 			count += begins_in(&page->blocks[j], page);
 	}
-	return used == shard->used && small == shard->small && count == shard->count;
+	return used == shard->used && count == shard->count;
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pages of 64 KiB and 2 MiB that lie in the same 2 MiB are in one shard, so a
- * small block costs one lock.  A block of many pages is entered page by page
- * from its first one on, each under its own lock; whoever wants such a block
- * asks the page where it begins.
+ * A block of many pages is entered page by page from its first one on, each
+ * under its own lock; whoever wants such a block asks the page where it begins.
+ *
+ * Small blocks are hashed by 32 KiB, so that threads whose blocks the driver
+ * cuts from one 2 MiB page do not meet at one lock.  What was ever entered into
+ * a 2 MiB region stands in `regions`: mostly read, never cleared, and shared by
+ * regions of one hash.  It may send a look-up to a page that is empty, never
+ * past one that is not.
  */
 #include "core/tracker.h"
 #include "core/block_table.h"
@@ -11,15 +15,26 @@
 #include <string.h>
 
 enum {
-	SHARDS = 128,
-	SHARD_SHIFT = 64 - 7,
+	SHARDS = 512,
+	SHARD_SHIFT = 64 - 9,
+	REGIONS = 4096,
+	REGION_SHIFT = 64 - 12,
 	IDS_AT_ONCE = 64,	 /* a thread takes this many ids from the shared counter */
 	PAGES_MOST = 1 << 20,	 /* of 2 MiB, looked at one by one; beyond, all shards are walked */
-	MIDDLE_LEAST = 1 << 16,	 /* bytes */
+	MIDDLE_LEAST = 1 << SMALL_SHIFT, /* bytes: a small block has two pages at most */
 	LARGE_LEAST = 1 << 30,
 };
 
+/* What 2 MiB may hold: a bit for each of its small pages, and whether blocks of MIDDLE. */
+struct region {
+	_Atomic uint64_t small;
+	_Atomic bool middle;
+};
+
+_Static_assert(MIDDLE_SHIFT - SMALL_SHIFT == 6, "a region has 64 small pages");
+
 static struct block_shard shards[SHARDS];
+static struct region regions[REGIONS];
 static _Atomic bool has_large; /* a block of 1 GiB or more was seen */
 static _Atomic uint64_t next_ids = 1;
 
@@ -58,8 +73,7 @@ static enum block_level level_of(const struct block *block)
 /* `number` is that of a page of the level. */
 static struct block_shard *find_shard(enum block_level level, uint64_t number)
 {
-	if (level == LEVEL_SMALL)
-		number >>= MIDDLE_SHIFT - SMALL_SHIFT;
+	number ^= (uint64_t)level << 60;
 	return &shards[number * UINT64_C(0x9e3779b97f4a7c15) >> SHARD_SHIFT];
 }
 
@@ -129,26 +143,10 @@ static struct block *find_stale(const struct block_shard *shard, enum block_leve
 	return found && found->id != block->id ? found : NULL;
 }
 
-/* The same in the pages of 64 KiB within one of 2 MiB. */
-static struct block *find_stale_small(const struct block_shard *shard, uint64_t middle,
-				      const struct block *block)
-{
-	uint64_t first = first_page(LEVEL_SMALL, block), last = last_page(LEVEL_SMALL, block);
-	uint64_t least = middle << (MIDDLE_SHIFT - SMALL_SHIFT);
-	uint64_t most = least | ((1 << (MIDDLE_SHIFT - SMALL_SHIFT)) - 1);
-	struct block *found = NULL;
-
-	if (!shard->small)
-		return NULL;
-	for (uint64_t at = first > least ? first : least; at <= last && at <= most && !found; at++)
-		found = find_stale(shard, LEVEL_SMALL, at, block);
-	return found;
-}
-
 /*
- * Return with the shard of this page locked and nothing in the page, nor in the
- * smaller pages within it, that overlaps `block`.  A stale block is taken out
- * with the lock given, since its pages may be in other shards.
+ * Return with the shard of this page locked and nothing in the page that
+ * overlaps `block`.  A stale block is taken out with the lock given, since its
+ * pages may be in other shards.
  */
 static struct block_shard *clear_page(enum block_level level, uint64_t number,
 				      const struct block *block)
@@ -158,8 +156,6 @@ static struct block_shard *clear_page(enum block_level level, uint64_t number,
 		struct block *found = find_stale(shard, level, number, block);
 		struct block stale;
 
-		if (!found && level == LEVEL_MIDDLE)
-			found = find_stale_small(shard, number, block);
 		if (!found)
 			return shard;
 		stale = *found;
@@ -174,6 +170,60 @@ static void clear_pages(enum block_level level, const struct block *block)
 
 	for (uint64_t number = first_page(level, block); number <= last; number++)
 		lock_give(&clear_page(level, number, block)->lock);
+}
+
+/* `number` is that of a page of 2 MiB. */
+static struct region *find_region(uint64_t number)
+{
+	return &regions[number * UINT64_C(0x9e3779b97f4a7c15) >> REGION_SHIFT];
+}
+
+static uint64_t small_bit(uint64_t number)
+{
+	return UINT64_C(1) << (number & 63);
+}
+
+/* Before a block enters a page, so that whoever may find it there knows to look. */
+static void mark_region(enum block_level level, uint64_t number)
+{
+	struct region *region;
+
+	if (level == LEVEL_SMALL) {
+		region = find_region(number >> (MIDDLE_SHIFT - SMALL_SHIFT));
+		if (!(atomic_load(&region->small) & small_bit(number)))
+			atomic_fetch_or(&region->small, small_bit(number));
+	} else if (level == LEVEL_MIDDLE) {
+		region = find_region(number);
+		if (!atomic_load(&region->middle))
+			atomic_store(&region->middle, true);
+	}
+}
+
+/* Small blocks in this 2 MiB that overlap `block` leave. */
+static void clear_small(uint64_t number, const struct block *block)
+{
+	uint64_t seen = atomic_load(&find_region(number)->small);
+	uint64_t first = first_page(LEVEL_SMALL, block), last = last_page(LEVEL_SMALL, block);
+
+	for (uint64_t left = seen; left; left &= left - 1) {
+		uint64_t at = number << (MIDDLE_SHIFT - SMALL_SHIFT) | (uint64_t)__builtin_ctzll(left);
+
+		if (at >= first && at <= last)
+			lock_give(&clear_page(LEVEL_SMALL, at, block)->lock);
+	}
+}
+
+/* Blocks of the levels `small` and `middle` that overlap `block` leave. */
+static void clear_regions(const struct block *block, bool small, bool middle)
+{
+	uint64_t last = last_page(LEVEL_MIDDLE, block);
+
+	for (uint64_t number = first_page(LEVEL_MIDDLE, block); number <= last; number++) {
+		if (small)
+			clear_small(number, block);
+		if (middle && atomic_load(&find_region(number)->middle))
+			lock_give(&clear_page(LEVEL_MIDDLE, number, block)->lock);
+	}
 }
 
 /* Take out of every page the blocks for which `is_wanted` holds. */
@@ -212,20 +262,30 @@ static void clear_large(const struct block *block)
 	if (pages > PAGES_MOST)
 		sweep(is_overlapped, block);
 	else
-		clear_pages(LEVEL_MIDDLE, block);
+		clear_regions(block, true, true);
 }
 
-/* Enter one page's copy; small blocks share the lock of the 2 MiB they lie in. */
+/* What overlaps `block` on other levels than its own leaves. */
+static void clear_other_levels(enum block_level level, const struct block *block)
+{
+	if (level >= LEVEL_ARRAY)
+		return;
+	if (level == LEVEL_LARGE)
+		clear_large(block);
+	else
+		clear_regions(block, level == LEVEL_MIDDLE, level == LEVEL_SMALL);
+	if (level != LEVEL_LARGE && atomic_load_explicit(&has_large, memory_order_relaxed))
+		clear_pages(LEVEL_LARGE, block);
+}
+
+/* Enter one page's copy. */
 static int enter_page(enum block_level level, uint64_t number, const struct block *block)
 {
 	struct block_shard *shard;
 	int failed;
 
-	if (level == LEVEL_SMALL) {
-		shard = clear_page(LEVEL_MIDDLE, number >> (MIDDLE_SHIFT - SMALL_SHIFT), block);
-	} else {
-		shard = clear_page(level, number, block);
-	}
+	mark_region(level, number);
+	shard = clear_page(level, number, block);
 	failed = block_table_insert(shard, level, number, block);
 	lock_give(&shard->lock);
 	return failed;
@@ -238,10 +298,7 @@ int tracker_add(const struct block *block)
 
 	if (last - first > PAGES_MOST)
 		return -1;
-	if (level == LEVEL_LARGE)
-		clear_large(block);
-	else if (level < LEVEL_LARGE && atomic_load_explicit(&has_large, memory_order_relaxed))
-		clear_pages(LEVEL_LARGE, block);
+	clear_other_levels(level, block);
 	for (uint64_t number = first; number <= last; number++)
 		if (enter_page(level, number, block)) {
 			remove_block(block);
@@ -262,12 +319,24 @@ static bool seek_page(struct spot *spot, enum block_level level, uint64_t addres
 static bool hold_level(struct spot *spot, enum block_level level, uint64_t address)
 {
 	spot->shard = take_shard(level, address >> block_table_shift(level));
-	if (level == LEVEL_MIDDLE && spot->shard->small && seek_page(spot, LEVEL_SMALL, address))
-		return true;
 	if (seek_page(spot, level, address))
 		return true;
 	lock_give(&spot->shard->lock);
 	return false;
+}
+
+/* No two levels hold blocks that overlap, so the first that covers the address is it. */
+static bool hold_address(struct spot *spot, uint64_t address)
+{
+	struct region *region = find_region(address >> MIDDLE_SHIFT);
+
+	if (atomic_load(&region->small) & small_bit(address >> SMALL_SHIFT) &&
+	    hold_level(spot, LEVEL_SMALL, address))
+		return true;
+	if (atomic_load(&region->middle) && hold_level(spot, LEVEL_MIDDLE, address))
+		return true;
+	return atomic_load_explicit(&has_large, memory_order_relaxed) &&
+	       hold_level(spot, LEVEL_LARGE, address);
 }
 
 /* True: found, and the shard is locked until the caller gives it. */
@@ -282,10 +351,7 @@ static bool hold(struct spot *spot, enum block_space space, uint64_t address)
 	case SPACE_COUNT:
 		break;
 	}
-	if (hold_level(spot, LEVEL_MIDDLE, address))
-		return true;
-	return atomic_load_explicit(&has_large, memory_order_relaxed) &&
-	       hold_level(spot, LEVEL_LARGE, address);
+	return hold_address(spot, address);
 }
 
 /* The same for the block that begins at `address`: the copy that counts. */
@@ -380,6 +446,7 @@ void tracker_drop_context(uint32_t context)
 void tracker_reset(void)
 {
 	memset(shards, 0, sizeof(shards));
+	memset(regions, 0, sizeof(regions));
 	atomic_store_explicit(&has_large, false, memory_order_relaxed);
 	slab_reset();
 }
