@@ -61,6 +61,8 @@ static int run(int argc, char **argv)
 	if (argc != 1)
 		message_die(EXIT_USAGE,
 			    "report: one TRACE is wanted; 'custody report --help' tells more");
+	if (!most_rows)
+		message_die(EXIT_USAGE, "report: --rows: at least 1 is wanted");
 	query_open(&query, argv[0]);
 	query.most_rows = most_rows;
 	report_init(&report, chosen_parts());

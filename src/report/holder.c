@@ -4,6 +4,7 @@
 #include "report/message.h"
 #include "report/query.h"
 #include "report/symbol.h"
+#include "report/symbol_name.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -130,7 +131,8 @@ static const char *file_name(const char *path)
 struct rows_value *holder_write(const struct holder *holder, struct query *query,
 				struct rows_value *value)
 {
-	const char *symbol = NULL;
+	const char *symbol;
+	char *shorter;
 
 	if (!holder->path) {
 		if (holder->offset)
@@ -140,8 +142,10 @@ struct rows_value *holder_write(const struct holder *holder, struct query *query
 		return value + 4;
 	}
 	symbol = symbol_name(query->symbols, holder->path, holder->offset);
+	shorter = symbol_name_shorten(symbol ? symbol : "");
 	rows_format(&value[0], "%s+0x%" PRIx64 "%s%s", file_name(holder->path), holder->offset,
-		    symbol ? " " : "", symbol ? symbol : "");
+		    *shorter ? " " : "", shorter);
+	free(shorter);
 	rows_text(&value[1], holder->path);
 	rows_number(&value[2], holder->offset);
 	rows_text(&value[3], symbol);

@@ -37,6 +37,10 @@ static void note_others(struct query *query, struct report_section *section)
 		query, "SELECT sum(exit_bytes) FROM allocation_total WHERE kind = 'module'", 0);
 	char count[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
+	if (section->rows.count &&
+	    query_number(query, "SELECT count(*) FROM process WHERE exit_signal > 0", 0))
+		report_note(section, REPORT_REMARK,
+			    "A process was ended by a signal: what it held then is among these.");
 	if (modules)
 		report_note(section, REPORT_REMARK,
 			    "Modules that were still loaded held %s of globals.",

@@ -289,7 +289,7 @@ class Refusals(Case):
     def test_wrong_usage_is_exit_2(self):
         whole = self.path("whole")
         for arguments in ([], [whole, whole], ["--nonsense", whole], ["--format=xml", whole],
-                          ["-n", "many", whole], ["-n"]):
+                          ["-n", "many", whole], ["-n"], ["-n", "0", whole]):
             self.complains(custody("report", *arguments, status=2))
         self.complains(custody("sql", status=2))
         self.complains(custody("env", "operand", status=2))

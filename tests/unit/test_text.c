@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "report/symbol_name.h"
 #include "report/text.h"
 
 #include <check.h>
@@ -74,6 +75,29 @@ START_TEST(a_long_text_loses_its_middle)
 }
 END_TEST
 
+static void expect_name(const char *name, const char *shorter)
+{
+	char *text = symbol_name_shorten(name);
+
+	ck_assert_str_eq(text, shorter);
+	free(text);
+}
+
+START_TEST(a_cxx_name_is_reduced_to_what_tells_it_apart)
+{
+	expect_name("", "");
+	expect_name("main", "main");
+	expect_name("std::thread::start(std::shared_ptr<X>)", "std::thread::start");
+	expect_name("void at::fill<float, std::vector<int> >(at::Tensor&, float)", "at::fill");
+	expect_name("c10::(anonymous namespace)::get(int) const", "c10::(anonymous namespace)::get");
+	expect_name("A::operator()(int)", "A::operator()");
+	expect_name("A<int>::operator<(A<int> const&)", "A::operator<");
+	expect_name("operator new(unsigned long)", "operator new");
+	expect_name("unbalanced<<<", "unbalanced");
+	expect_name(">>odd)", ">>odd)");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("text");
@@ -87,6 +111,7 @@ int main(void)
 	tcase_add_test(tcase, programs_get_control_characters_as_they_are);
 	tcase_add_test(tcase, width_counts_characters);
 	tcase_add_test(tcase, a_long_text_loses_its_middle);
+	tcase_add_test(tcase, a_cxx_name_is_reduced_to_what_tells_it_apart);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
