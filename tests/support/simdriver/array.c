@@ -86,7 +86,8 @@ static CUresult make_array(struct context *context, const CUDA_ARRAY3D_DESCRIPTO
 	if (!array)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	set_layout(array, desc);
-	array->pages = config_may_allocate() ? space_take_pages(context->device, array->bytes) : NULL;
+	if (config_may_allocate())
+		array->pages = space_take_pages(context->device, array->bytes);
 	if (!array->pages) {
 		handle_give(OBJECT_ARRAY, array);
 		return CUDA_ERROR_OUT_OF_MEMORY;

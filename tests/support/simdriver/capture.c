@@ -4,27 +4,14 @@
  * and which calls of which thread a capture forbids.
  */
 #include "sim.h"
-#include "entries.h"
+#include "capture.h"
 #include "graph.h"
-
-struct capture {
-	uint64_t id;
-	CUstreamCaptureMode mode;
-	struct graph *graph;
-	bool into_given;	/* the client's graph: stays his when the capture fails */
-	pthread_t thread;
-	struct stream *origin;
-	struct stream **members;	/* referenced; the origin is the first */
-	size_t member_count;
-	bool invalid;
-	struct capture *next;
-};
 
 atomic_int capture_live;
 
 /* Guards everything here, and capture and tails of every stream. */
-static pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct capture *captures;
+pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
+struct capture *capture_list;
 
 static bool none_live(void)
 {
@@ -43,7 +30,7 @@ bool capture_is_own(void)
 	if (none_live())
 		return false;
 	pthread_mutex_lock(&capture_lock);
-	for (struct capture *capture = captures; capture; capture = capture->next)
+	for (struct capture *capture = capture_list; capture; capture = capture->next)
 		own = own || is_own(capture);
 	pthread_mutex_unlock(&capture_lock);
 	return own;
@@ -70,7 +57,7 @@ CUresult capture_check_unsafe(void)
 	if (none_live())
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&capture_lock);
-	for (struct capture *capture = captures; capture; capture = capture->next)
+	for (struct capture *capture = capture_list; capture; capture = capture->next)
 		if (forbids_unsafe(capture)) {
 			capture->invalid = true;
 			error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -86,7 +73,7 @@ CUresult capture_check_context(struct context *context)
 	if (none_live())
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&capture_lock);
-	for (struct capture *capture = captures; capture; capture = capture->next)
+	for (struct capture *capture = capture_list; capture; capture = capture->next)
 		if (capture->origin->context == context) {
 			capture->invalid = true;
 			error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -105,14 +92,14 @@ static bool has_blocking_member(const struct capture *capture, const struct cont
 }
 
 /* `spare`: only asked, the capture survives. */
-static CUresult check_implicit(struct stream *stream, bool spare)
+CUresult capture_check_implicit(struct stream *stream, bool spare)
 {
 	CUresult error = CUDA_SUCCESS;
 
 	if (none_live() || !stream->legacy)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&capture_lock);
-	for (struct capture *capture = captures; capture; capture = capture->next)
+	for (struct capture *capture = capture_list; capture; capture = capture->next)
 		if (has_blocking_member(capture, stream->context)) {
 			capture->invalid = capture->invalid || !spare;
 			error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -123,7 +110,7 @@ static CUresult check_implicit(struct stream *stream, bool spare)
 
 CUresult capture_check_legacy(struct stream *stream)
 {
-	return check_implicit(stream, false);
+	return capture_check_implicit(stream, false);
 }
 
 CUresult capture_check_stream(struct stream *stream)
@@ -143,7 +130,7 @@ CUresult capture_check_stream(struct stream *stream)
 /* The live capture that the event was recorded into, or NULL. */
 static struct capture *capture_of(const struct event *event)
 {
-	struct capture *capture = atomic_load(&event->captured) ? captures : NULL;
+	struct capture *capture = atomic_load(&event->captured) ? capture_list : NULL;
 
 	while (capture && capture->id != event->capture_id)
 		capture = capture->next;
@@ -166,7 +153,7 @@ CUresult capture_check_event(struct event *event)
 
 /* ------------------------------------------------------------------ tails */
 
-static CUresult set_tails(struct stream *stream, struct graph_node *const *nodes, size_t count)
+CUresult capture_set_tails(struct stream *stream, struct graph_node *const *nodes, size_t count)
 {
 	if (count > stream->tail_room) {
 		struct graph_node **room = realloc(stream->tails, count * sizeof(*room));
@@ -190,7 +177,7 @@ static bool has_tail(const struct stream *stream, const struct graph_node *node)
 	return false;
 }
 
-static CUresult add_tails(struct stream *stream, struct graph_node *const *nodes, size_t count)
+CUresult capture_add_tails(struct stream *stream, struct graph_node *const *nodes, size_t count)
 {
 	size_t room = stream->tail_count + count;
 	struct graph_node **all = malloc((room + 1) * sizeof(*all));
@@ -204,7 +191,7 @@ static CUresult add_tails(struct stream *stream, struct graph_node *const *nodes
 	for (size_t i = 0; i < count; i++)
 		if (!has_tail(stream, nodes[i]))
 			all[used++] = nodes[i];
-	error = set_tails(stream, all, used);
+	error = capture_set_tails(stream, all, used);
 	free(all);
 	return error;
 }
@@ -212,7 +199,7 @@ static CUresult add_tails(struct stream *stream, struct graph_node *const *nodes
 /* ------------------------------------------------------------------ taking work */
 
 /* NULL with an error in *result when the stream captures but the capture is lost. */
-static struct capture *usable(struct stream *stream, CUresult *result)
+struct capture *capture_usable(struct stream *stream, CUresult *result)
 {
 	struct capture *capture = atomic_load(&stream->capture);
 
@@ -236,7 +223,7 @@ static CUresult append(struct stream *stream, struct capture *capture, CUgraphNo
 	CUresult error = graph_add(capture->graph, type, (CUgraphNode *)stream->tails,
 				   stream->tail_count, node);
 
-	return error ? error : set_tails(stream, node, 1);
+	return error ? error : capture_set_tails(stream, node, 1);
 }
 
 static CUresult take_op(struct stream *stream, struct op *op, const struct place *dst,
@@ -247,7 +234,7 @@ static CUresult take_op(struct stream *stream, struct op *op, const struct place
 	CUresult error;
 
 	pthread_mutex_lock(&capture_lock);
-	capture = usable(stream, &error);
+	capture = capture_usable(stream, &error);
 	if (capture)
 		error = append(stream, capture, node_type_of(op), &node);
 	if (!error) {
@@ -289,12 +276,12 @@ bool capture_takes_alloc(struct stream *stream, struct device *device, size_t by
 	if (!is_capturing(stream))
 		return false;
 	pthread_mutex_lock(&capture_lock);
-	capture = usable(stream, result);
+	capture = capture_usable(stream, result);
 	if (capture)
 		*result = node_new_alloc(capture->graph, (CUgraphNode *)stream->tails,
 					 stream->tail_count, device, bytes, &node);
 	if (!*result)
-		*result = set_tails(stream, &node, 1);
+		*result = capture_set_tails(stream, &node, 1);
 	if (!*result)
 		*address = node->params.alloc.dptr;
 	pthread_mutex_unlock(&capture_lock);
@@ -309,12 +296,12 @@ bool capture_takes_free(struct stream *stream, CUdeviceptr address, CUresult *re
 	if (!is_capturing(stream))
 		return false;
 	pthread_mutex_lock(&capture_lock);
-	capture = usable(stream, result);
+	capture = capture_usable(stream, result);
 	if (capture)
 		*result = node_new_free(capture->graph, (CUgraphNode *)stream->tails,
 					stream->tail_count, address, &node);
 	if (!*result)
-		*result = set_tails(stream, &node, 1);
+		*result = capture_set_tails(stream, &node, 1);
 	pthread_mutex_unlock(&capture_lock);
 	return true;
 }
@@ -342,7 +329,7 @@ bool capture_takes_record(struct stream *stream, struct event *event, CUresult *
 	if (!is_capturing(stream))
 		return false;
 	pthread_mutex_lock(&capture_lock);
-	capture = usable(stream, result);
+	capture = capture_usable(stream, result);
 	if (capture)
 		*result = remember_tails(event, stream);
 	if (!*result) {
@@ -353,7 +340,7 @@ bool capture_takes_record(struct stream *stream, struct event *event, CUresult *
 	return true;
 }
 
-static CUresult join(struct capture *capture, struct stream *stream)
+CUresult capture_join(struct capture *capture, struct stream *stream)
 {
 	struct stream **members = realloc(capture->members,
 					  (capture->member_count + 1) * sizeof(*members));
@@ -385,8 +372,8 @@ static CUresult wait_for_captured(struct stream *stream, struct event *event,
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
 	if (!ours)
-		error = join(theirs, stream);
-	return error ? error : add_tails(stream, event->nodes, event->node_count);
+		error = capture_join(theirs, stream);
+	return error ? error : capture_add_tails(stream, event->nodes, event->node_count);
 }
 
 bool capture_takes_wait(struct stream *stream, struct event *event, CUresult *result)
@@ -409,110 +396,12 @@ bool capture_takes_wait(struct stream *stream, struct event *event, CUresult *re
 	return ours || theirs;
 }
 
-/* ------------------------------------------------------------------ begin */
-
-static CUresult open_capture(struct stream *stream, struct graph *graph, CUstreamCaptureMode mode,
-			     struct capture **out)
-{
-	struct capture *capture = calloc(1, sizeof(*capture));
-	CUresult error;
-
-	if (!capture)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	capture->into_given = graph != NULL;
-	capture->graph = graph ? graph : graph_new();
-	error = capture->graph ? join(capture, stream) : CUDA_ERROR_OUT_OF_MEMORY;
-	if (error) {
-		free(capture);
-		return error;
-	}
-	capture->id = handle_next_id();
-	capture->mode = mode;
-	capture->thread = pthread_self();
-	capture->origin = stream;
-	capture->graph->capturing = true;
-	capture->next = captures;
-	captures = capture;
-	atomic_fetch_add(&capture_live, 1);
-	*out = capture;
-	return CUDA_SUCCESS;
-}
-
-static CUresult begin(CUstream handle, struct graph *graph, const CUgraphNode *before, size_t count,
-		      CUstreamCaptureMode mode)
-{
-	struct capture *capture;
-	struct stream *stream;
-	CUresult error = stream_find(handle, &stream);
-
-	if (error)
-		return error;
-	if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (stream->legacy)
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	pthread_mutex_lock(&capture_lock);
-	error = atomic_load(&stream->capture) ? CUDA_ERROR_ILLEGAL_STATE :
-		open_capture(stream, graph, mode, &capture);
-	if (!error && count)
-		error = set_tails(stream, (struct graph_node *const *)before, count);
-	pthread_mutex_unlock(&capture_lock);
-	return error;
-}
-
-CUresult capture_begin(CUstream hStream, CUstreamCaptureMode mode)
-{
-	return begin(hStream, NULL, NULL, 0, mode);
-}
-
-CUresult capture_begin_old(CUstream hStream)
-{
-	return begin(hStream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-
-CUresult capture_begin_to(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-			  const CUgraphEdgeData *dependencyData, size_t numDependencies,
-			  CUstreamCaptureMode mode)
-{
-	struct graph *graph;
-	CUresult error = graph_find(hGraph, &graph);
-
-	(void)dependencyData;
-	if (!error && numDependencies && !dependencies)
-		error = CUDA_ERROR_INVALID_VALUE;
-	return error ? error : begin(hStream, graph, dependencies, numDependencies, mode);
-}
-
-/* ------------------------------------------------------------------ end */
-
-static void mark_ancestors(struct graph_node *node)
-{
-	if (node->mark)
-		return;
-	node->mark = 1;
-	for (size_t i = 0; i < node->before_count; i++)
-		mark_ancestors(node->before[i]);
-}
-
-/* Every other stream's last work must be something that the origin waits for. */
-static bool all_joined(struct capture *capture)
-{
-	bool joined = true;
-
-	for (struct graph_node *node = capture->graph->first; node; node = node->next)
-		node->mark = 0;
-	for (size_t i = 0; i < capture->origin->tail_count; i++)
-		mark_ancestors(capture->origin->tails[i]);
-	for (size_t i = 1; i < capture->member_count; i++)
-		for (size_t k = 0; k < capture->members[i]->tail_count; k++)
-			joined = joined && capture->members[i]->tails[k]->mark;
-	return joined;
-}
+/* ------------------------------------------------------------------ its end */
 
 /* Frees the streams; the graph is the caller's then. */
-static struct graph *close_capture(struct capture *capture)
+struct graph *capture_close(struct capture *capture)
 {
-	struct capture **place = &captures;
+	struct capture **place = &capture_list;
 	struct graph *graph = capture->graph;
 
 	while (*place != capture)
@@ -530,50 +419,6 @@ static struct graph *close_capture(struct capture *capture)
 	return graph;
 }
 
-static CUresult end(struct stream *stream, struct capture *capture, CUgraph *out)
-{
-	CUresult error = CUDA_SUCCESS;
-	struct graph *graph;
-	bool given;
-
-	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !is_own(capture))
-		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-	if (capture->origin != stream) {
-		capture->invalid = true;
-		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-	}
-	if (capture->invalid)
-		error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	else if (!all_joined(capture))
-		error = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-	given = capture->into_given;
-	graph = close_capture(capture);
-	if (error && !given) {
-		graph_end(graph);
-		graph = NULL;
-	}
-	if (out)
-		*out = (CUgraph)graph;
-	return error;
-}
-
-CUresult capture_end(CUstream hStream, CUgraph *phGraph)
-{
-	struct capture *capture;
-	struct stream *stream;
-	CUresult error = stream_find(hStream, &stream);
-
-	if (error)
-		return error;
-	if (!phGraph)
-		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&capture_lock);
-	capture = atomic_load(&stream->capture);
-	error = capture ? end(stream, capture, phGraph) : CUDA_ERROR_ILLEGAL_STATE;
-	pthread_mutex_unlock(&capture_lock);
-	return error;
-}
-
 /* A destroyed stream takes its capture with it. */
 void capture_drop_stream(struct stream *stream)
 {
@@ -587,114 +432,9 @@ void capture_drop_stream(struct stream *stream)
 	capture = atomic_load(&stream->capture);
 	if (capture) {
 		given = capture->into_given;
-		graph = close_capture(capture);
+		graph = capture_close(capture);
 		if (!given)
 			graph_end(graph);
 	}
 	pthread_mutex_unlock(&capture_lock);
-}
-
-/* ------------------------------------------------------------------ questions */
-
-CUresult capture_status(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-	return capture_info_3(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
-}
-
-CUresult capture_info_1(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-			cuuint64_t *id_out)
-{
-	return capture_info_3(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
-}
-
-CUresult capture_info_2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-			cuuint64_t *id_out, CUgraph *graph_out,
-			const CUgraphNode **dependencies_out, size_t *numDependencies_out)
-{
-	return capture_info_3(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
-			      NULL, numDependencies_out);
-}
-
-static CUstreamCaptureStatus status_of(const struct capture *capture)
-{
-	if (!capture)
-		return CU_STREAM_CAPTURE_STATUS_NONE;
-	return capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED :
-				  CU_STREAM_CAPTURE_STATUS_ACTIVE;
-}
-
-CUresult capture_info_3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-			cuuint64_t *id_out, CUgraph *graph_out,
-			const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out,
-			size_t *numDependencies_out)
-{
-	struct capture *capture;
-	struct stream *stream;
-	CUresult error = stream_find(hStream, &stream);
-
-	if (!error && !captureStatus_out)
-		error = CUDA_ERROR_INVALID_VALUE;
-	if (!error)
-		error = check_implicit(stream, true);
-	if (error)
-		return error;
-	*captureStatus_out = CU_STREAM_CAPTURE_STATUS_NONE;
-	if (!is_capturing(stream))
-		return CUDA_SUCCESS;
-	pthread_mutex_lock(&capture_lock);
-	capture = atomic_load(&stream->capture);
-	*captureStatus_out = status_of(capture);
-	if (capture && id_out)
-		*id_out = capture->id;
-	if (capture && graph_out)
-		*graph_out = (CUgraph)capture->graph;
-	if (capture && dependencies_out)
-		*dependencies_out = (const CUgraphNode *)stream->tails;
-	if (capture && edgeData_out)
-		*edgeData_out = NULL;
-	if (capture && numDependencies_out)
-		*numDependencies_out = stream->tail_count;
-	pthread_mutex_unlock(&capture_lock);
-	return CUDA_SUCCESS;
-}
-
-CUresult capture_update_old(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies,
-			    unsigned int flags)
-{
-	return capture_update(hStream, dependencies, NULL, numDependencies, flags);
-}
-
-CUresult capture_update(CUstream hStream, CUgraphNode *dependencies,
-			const CUgraphEdgeData *dependencyData, size_t numDependencies,
-			unsigned int flags)
-{
-	struct graph_node *const *nodes = (struct graph_node *const *)dependencies;
-	struct stream *stream;
-	CUresult error = stream_find(hStream, &stream);
-
-	(void)dependencyData;
-	if (error)
-		return error;
-	if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (numDependencies && !nodes))
-		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&capture_lock);
-	if (!usable(stream, &error))
-		error = error ? error : CUDA_ERROR_ILLEGAL_STATE;
-	else if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-		error = set_tails(stream, nodes, numDependencies);
-	else
-		error = add_tails(stream, nodes, numDependencies);
-	pthread_mutex_unlock(&capture_lock);
-	return error;
-}
-
-CUresult capture_exchange_mode(CUstreamCaptureMode *mode)
-{
-	CUstreamCaptureMode before = sim_thread.capture_mode;
-
-	if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return CUDA_ERROR_INVALID_VALUE;
-	sim_thread.capture_mode = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
 }

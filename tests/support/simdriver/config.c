@@ -187,10 +187,13 @@ static void read_settings(void)
 	if (settings.devices < 0 || settings.devices > SIM_DEVICES_MAX)
 		config_die("SIMCUDA_DEVICES is not 0 to %d", SIM_DEVICES_MAX);
 	settings.memory = round_up(read_size("SIMCUDA_MEMORY", (size_t)8 << 30), PAGE_BYTES);
-	settings.context_bytes = read_size("SIMCUDA_CONTEXT", settings.memory / 16 < ((size_t)524 << 20) ?
-					 settings.memory / 16 : (size_t)524 << 20);
+	settings.context_bytes = settings.memory / 16;
+	if (settings.context_bytes > (size_t)524 << 20)
+		settings.context_bytes = (size_t)524 << 20;
+	settings.context_bytes = read_size("SIMCUDA_CONTEXT", settings.context_bytes);
 	settings.context_bytes = round_up(settings.context_bytes, PAGE_BYTES);
-	settings.pool_chunk = round_up(read_size("SIMCUDA_POOL_CHUNK", (size_t)32 << 20), PAGE_BYTES);
+	settings.pool_chunk = read_size("SIMCUDA_POOL_CHUNK", (size_t)32 << 20);
+	settings.pool_chunk = round_up(settings.pool_chunk, PAGE_BYTES);
 	settings.strict = read_number("SIMCUDA_STRICT", 1) != 0;
 	settings.verbose = read_number("SIMCUDA_VERBOSE", 0) != 0;
 	settings.pools = read_number("SIMCUDA_POOLS", 1) != 0;

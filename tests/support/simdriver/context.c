@@ -111,6 +111,19 @@ void context_wait_idle(struct context *context)
 	free(tickets);
 }
 
+void context_stand_behind(struct context *context, struct op *op)
+{
+	unsigned count;
+	struct ticket *tickets = list_busy(context, &count);
+
+	for (unsigned i = 0; i < count; i++) {
+		if (queue_op_wait(op, tickets[i].stream, tickets[i].seq))
+			config_die("no memory to stand behind a context");
+		stream_give(tickets[i].stream);
+	}
+	free(tickets);
+}
+
 void context_pass_gate(struct context *context)
 {
 	pthread_mutex_lock(&context->api);
@@ -421,18 +434,11 @@ CUresult context_record_event(CUcontext hCtx, CUevent hEvent)
 	struct context *context = hCtx ? (struct context *)hCtx : sim_thread.current;
 	CUresult error = check_event(context, hEvent);
 	struct op op = { .kind = OP_EVENT };
-	struct ticket *tickets;
-	unsigned count;
 
 	if (error)
 		return error;
 	context_pass_gate(context);
-	tickets = list_busy(context, &count);
-	for (unsigned i = 0; i < count; i++) {
-		queue_op_wait(&op, tickets[i].stream, tickets[i].seq);
-		stream_give(tickets[i].stream);
-	}
-	free(tickets);
+	context_stand_behind(context, &op);
 	return event_mark((struct event *)hEvent, context->barrier, &op);
 }
 

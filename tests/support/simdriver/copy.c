@@ -54,33 +54,45 @@ CUresult copy_stage(struct op *op)
 	return CUDA_SUCCESS;
 }
 
+/* What captures say; the op is the caller's still when that is nothing. */
+static CUresult check_captures(struct stream *stream, bool synchronous)
+{
+	CUresult error = capture_check_legacy(stream);
+
+	return error || !synchronous ? error : capture_check_stream(stream);
+}
+
+static bool call_waits(const struct context *context, const struct place *dst,
+		       const struct place *src, size_t bytes, bool synchronous)
+{
+	if (!synchronous)
+		return async_call_waits(dst, src, bytes);
+	return sync_call_waits(dst, src) || wants_sync(dst, context) || wants_sync(src, context);
+}
+
 CUresult copy_start(struct stream *stream, struct op *op, const struct place *dst,
 		    const struct place *src, bool synchronous)
 {
-	struct context *context = stream->context;
 	size_t bytes = box_bytes(&op->box);
-	CUresult error = capture_check_legacy(stream);
-	bool waits;
+	CUresult error = check_captures(stream, synchronous);
 
-	if (!error && synchronous)
-		error = capture_check_stream(stream);
-	if (error)
-		return error;
 	op->box.dst = dst->bytes;
 	op->box.src = src->bytes;
-	if (bytes == 0)
-		return CUDA_SUCCESS;
+	if (error || bytes == 0) {
+		op_release(op);
+		return error;
+	}
 	if (capture_takes_copy(stream, op, dst, src, &error))
 		return error;
-	waits = synchronous ? sync_call_waits(dst, src) : async_call_waits(dst, src, bytes);
-	if (wants_sync(dst, context) || wants_sync(src, context))
-		waits = waits || synchronous;
-	context_pass_gate(context);
-	if (waits)
+	context_pass_gate(stream->context);
+	if (call_waits(stream->context, dst, src, bytes, synchronous))
 		return queue_run(stream, op);
 	if (src->kind == PLACE_PAGEABLE)
 		error = copy_stage(op);
-	return error ? error : queue_submit(stream, op, NULL);
+	if (!error)
+		return queue_submit(stream, op, NULL);
+	op_release(op);
+	return error;
 }
 
 struct op copy_op(const struct place *dst, const struct place *src, size_t bytes)
@@ -219,8 +231,28 @@ CUresult copy_peer_async(CUdeviceptr dstDevice, CUcontext dstContext, CUdevicept
 	return error ? error : device_to_device(dstDevice, srcDevice, ByteCount, hStream, false);
 }
 
+/* This form also stands behind all work of both contexts. */
 CUresult copy_peer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
 		   CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
-	return copy_peer_async(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
+	struct place dst, src;
+	struct stream *stream;
+	struct op op;
+	CUresult error = context_check(dstContext);
+
+	if (!error)
+		error = context_check(srcContext);
+	if (!error)
+		error = stream_find(hStream, &stream);
+	if (error || ByteCount == 0)
+		return error;
+	error = memory_place(dstDevice, ByteCount, &dst);
+	if (!error)
+		error = memory_place(srcDevice, ByteCount, &src);
+	if (error)
+		return error;
+	op = copy_op(&dst, &src, ByteCount);
+	context_stand_behind((struct context *)dstContext, &op);
+	context_stand_behind((struct context *)srcContext, &op);
+	return copy_start(stream, &op, &dst, &src, false);
 }

@@ -17,7 +17,8 @@ static bool reach(const struct side *side, const struct extent *extent, size_t *
 	       !__builtin_add_overflow(*bytes, side->x + extent->width, bytes);
 }
 
-static CUresult find_array(const struct side *side, const struct extent *extent, struct place *place)
+static CUresult find_array(const struct side *side, const struct extent *extent,
+			   struct place *place)
 {
 	struct array *array = side->array;
 	CUresult error = handle_check(OBJECT_ARRAY, array);

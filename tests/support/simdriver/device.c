@@ -215,7 +215,8 @@ CUresult device_can_peer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 	return CUDA_SUCCESS;
 }
 
-CUresult device_p2p(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
+CUresult device_p2p(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+		    CUdevice dstDevice)
 {
 	CUresult error;
 

@@ -432,7 +432,8 @@ static CUgraphExecUpdateResult update(struct exec *exec, struct graph *graph)
 	return result;
 }
 
-CUresult exec_update(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+CUresult exec_update(CUgraphExec hGraphExec, CUgraph hGraph,
+		     CUgraphExecUpdateResultInfo *resultInfo)
 {
 	struct exec *exec;
 	struct graph *graph;

@@ -52,7 +52,8 @@ CUresult poolapi_alloc(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 	return alloc_on(dptr, bytesize, NULL, hStream);
 }
 
-CUresult poolapi_alloc_from(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle, CUstream hStream)
+CUresult poolapi_alloc_from(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle,
+			    CUstream hStream)
 {
 	struct pool *pool;
 	CUresult error = find_pool(handle, &pool);

@@ -292,6 +292,8 @@ static inline char *block_alias(const struct block *block, const void *address)
 
 /* ------------------------------------------------------------------ context.c */
 
+struct op;
+
 struct context {
 	struct object object;
 	struct device *device;
@@ -341,6 +343,8 @@ CUresult context_usable(struct context *context);
 void context_pass_gate(struct context *context);
 /* Waits until all work submitted so far in the context is done. */
 void context_wait_idle(struct context *context);
+/* Adds waits for all of that work to an op. */
+void context_stand_behind(struct context *context, struct op *op);
 /* After a host-side wait: what was freed behind the wait goes back. */
 void context_observe(struct context *context);
 void context_add_block(struct context *context, struct block *block);

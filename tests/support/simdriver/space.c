@@ -76,7 +76,8 @@ static size_t free_run(const struct device *device, size_t page, size_t wanted)
 {
 	size_t count = 0;
 
-	while (count < wanted && page + count < device->pages && !page_is_used(device, page + count))
+	while (count < wanted && page + count < device->pages &&
+	       !page_is_used(device, page + count))
 		count++;
 	return count;
 }

@@ -26,8 +26,9 @@ static void setup(void)
 enum act {
 	ACT_FREE, ACT_ALLOC, ACT_HOST_ALLOC, ACT_POOL_ATTRIBUTE, ACT_EVENT_QUERY, ACT_CTX_RECORD,
 	ACT_CTX_SYNC, ACT_INFO, ACT_ATTRIBUTE, ACT_EVENT_CREATE, ACT_COPY, ACT_EVENT_SYNC,
-	ACT_STREAM_QUERY, ACT_STREAM_SYNC, ACT_ALLOC_ASYNC, ACT_REGISTER, ACT_TRIM, ACT_OTHER_RECORD,
-	ACT_MEMSET_OTHER, ACT_IS_CAPTURING, ACT_MODULE_LOAD, ACT_CREATE_MEMORY, ACTS
+	ACT_STREAM_QUERY, ACT_STREAM_SYNC, ACT_ALLOC_ASYNC, ACT_REGISTER, ACT_TRIM,
+	ACT_OTHER_RECORD, ACT_MEMSET_OTHER, ACT_IS_CAPTURING, ACT_MODULE_LOAD,
+	ACT_CREATE_MEMORY,
 };
 
 static CUresult act_memory(enum act act)
@@ -168,8 +169,8 @@ static void check_row(enum act act, CUstreamCaptureMode mode, bool relaxed, bool
 	ck_assert_msg((int)result == (forbidden ? 900 : 0), "act %d in mode %d gave %d", act, mode,
 		      result);
 	result = finish();
-	ck_assert_msg((int)result == (forbidden ? 901 : 0), "after act %d in mode %d the end gave %d",
-		      act, mode, result);
+	ck_assert_msg((int)result == (forbidden ? 901 : 0),
+		      "after act %d in mode %d the end gave %d", act, mode, result);
 }
 
 static const struct {
