@@ -5,6 +5,8 @@
 
 enum { LEAST_SLOTS = 16 };
 
+_Atomic uint32_t block_table_large[LARGE_BUCKETS];
+
 static uint32_t count_filled(const struct block_shard *shard)
 {
 	uint32_t filled = 0;
@@ -88,37 +90,15 @@ static int extend(struct block_shard *shard, struct block_page *page)
 	return 0;
 }
 
-static bool begins_in(const struct block *block, const struct block_page *page)
-{
-	return block->address >> block_table_shift((enum block_level)page->level) == page->number;
-}
-
 int block_table_insert(struct block_shard *shard, enum block_level level, uint64_t number,
 		       const struct block *block)
 {
 	struct block_page *page = make_page(shard, level, number);
-	uint32_t at;
 
 	if (!page || (page->count == page->capacity && extend(shard, page)))
 		return -1;
-	at = block_table_count(page, block->address);
-	if (at < page->count)
-		memmove(&page->blocks[at + 1], &page->blocks[at],
-			(page->count - at) * sizeof(*page->blocks));
-	page->blocks[at] = *block;
-	page->count++;
-	shard->count += begins_in(block, page);
+	block_table_put(shard, page, block_table_count(page, block->address), block);
 	return 0;
-}
-
-void block_table_remove(struct block_shard *shard, struct block_page *page, struct block *block)
-{
-	size_t behind = (size_t)(page->blocks + page->count - (block + 1));
-
-	shard->count -= begins_in(block, page);
-	if (behind)
-		memmove(block, block + 1, behind * sizeof(*block));
-	page->count--;
 }
 
 static bool is_page_good(const struct block_page *page)
@@ -154,7 +134,7 @@ bool block_table_check(const struct block_shard *shard)
 			return false;
 		used++;
 		for (uint32_t j = 0; j < page->count; j++)
-			count += begins_in(&page->blocks[j], page);
+			count += block_table_begins(page, &page->blocks[j]);
 	}
 	return used == shard->used && count == shard->count;
 }

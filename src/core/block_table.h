@@ -17,9 +17,11 @@
 #include "core/slab.h"
 #include "core/tracker.h"
 
+#include <string.h>
+
 enum block_level { LEVEL_SMALL, LEVEL_MIDDLE, LEVEL_LARGE, LEVEL_ARRAY, LEVEL_HANDLE };
 
-enum { SMALL_SHIFT = 15, MIDDLE_SHIFT = 21, LARGE_SHIFT = 30 };
+enum { SMALL_SHIFT = 15, MIDDLE_SHIFT = 21, LARGE_SHIFT = 30, LARGE_BUCKETS = 1024 };
 
 struct block_page {
 	uint64_t number; /* address >> shift of its level */
@@ -38,6 +40,18 @@ struct block_shard {
 	uint64_t count; /* blocks that begin here */
 	struct slab_spares spares;
 };
+
+/*
+ * How many copies of large blocks there are in pages of 1 GiB, by the low bits of
+ * the page's number: mostly none, and then nobody locks a shard to look for one.
+ */
+extern _Atomic uint32_t block_table_large[LARGE_BUCKETS];
+
+static inline bool block_table_has_large(uint64_t number)
+{
+	return atomic_load_explicit(&block_table_large[number % LARGE_BUCKETS],
+				    memory_order_relaxed) != 0;
+}
 
 static inline unsigned int block_table_shift(enum block_level level)
 {
@@ -125,8 +139,48 @@ static inline struct block *block_table_overlap(const struct block_page *page, u
 int block_table_insert(struct block_shard *shard, enum block_level level, uint64_t number,
 		       const struct block *block);
 
+/* Whether this copy is the one in the page where the block begins. */
+static inline bool block_table_begins(const struct block_page *page, const struct block *block)
+{
+	return block->address >> block_table_shift((enum block_level)page->level) == page->number;
+}
+
+/* Whether the block can go before the `at`-th of the page: there is a place, and no overlap. */
+static inline bool block_table_fits(const struct block_page *page, uint32_t at,
+				    const struct block *block)
+{
+	return page->count < page->capacity &&
+	       (!at || block_table_end(&page->blocks[at - 1]) <= block->address) &&
+	       (at == page->count || page->blocks[at].address >= block_table_end(block));
+}
+
+/* Put it there; `at` is what block_table_count() says. */
+static inline void block_table_put(struct block_shard *shard, struct block_page *page, uint32_t at,
+				   const struct block *block)
+{
+	if (at < page->count)
+		memmove(&page->blocks[at + 1], &page->blocks[at],
+			(page->count - at) * sizeof(*page->blocks));
+	page->blocks[at] = *block;
+	page->count++;
+	shard->count += block_table_begins(page, block);
+	if (__builtin_expect(page->level == LEVEL_LARGE, 0))
+		block_table_large[page->number % LARGE_BUCKETS]++;
+}
+
 /* Take the copy out; `block` points into page->blocks. */
-void block_table_remove(struct block_shard *shard, struct block_page *page, struct block *block);
+static inline void block_table_remove(struct block_shard *shard, struct block_page *page,
+				      struct block *block)
+{
+	size_t behind = (size_t)(page->blocks + page->count - (block + 1));
+
+	shard->count -= block_table_begins(page, block);
+	if (__builtin_expect(page->level == LEVEL_LARGE, 0))
+		block_table_large[page->number % LARGE_BUCKETS]--;
+	if (behind)
+		memmove(block, block + 1, behind * sizeof(*block));
+	page->count--;
+}
 
 /* Whether the shard is in order. */
 bool block_table_check(const struct block_shard *shard);

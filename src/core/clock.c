@@ -68,6 +68,11 @@ static bool counter_is_invariant(void)
 }
 #endif
 
+uint64_t clock_monotonic_ticks(void)
+{
+	return clock_system_ns(CLOCK_MONOTONIC);
+}
+
 enum clock_mode clock_choose(void)
 {
 	static _Atomic int chosen;

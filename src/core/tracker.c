@@ -35,7 +35,6 @@ _Static_assert(MIDDLE_SHIFT - SMALL_SHIFT == 6, "a region has 64 small pages");
 
 static struct block_shard shards[SHARDS];
 static struct region regions[REGIONS];
-static _Atomic bool has_large; /* a block of 1 GiB or more was seen */
 static _Atomic uint64_t next_ids = 1;
 
 /* Threads take ids in batches, so that they do not meet at one counter. */
@@ -77,7 +76,7 @@ static struct block_shard *find_shard(enum block_level level, uint64_t number)
 	return &shards[number * UINT64_C(0x9e3779b97f4a7c15) >> SHARD_SHIFT];
 }
 
-static struct block_shard *take_shard(enum block_level level, uint64_t number)
+static inline struct block_shard *take_shard(enum block_level level, uint64_t number)
 {
 	struct block_shard *shard = find_shard(level, number);
 
@@ -258,11 +257,17 @@ static void clear_large(const struct block *block)
 {
 	uint64_t pages = last_page(LEVEL_MIDDLE, block) - first_page(LEVEL_MIDDLE, block);
 
-	atomic_store_explicit(&has_large, true, memory_order_relaxed);
 	if (pages > PAGES_MOST)
 		sweep(is_overlapped, block);
 	else
 		clear_regions(block, true, true);
+}
+
+/* Whether a large block may be where this one is, in one or two pages of 1 GiB. */
+static inline bool overlaps_large(const struct block *block)
+{
+	return block_table_has_large(first_page(LEVEL_LARGE, block)) ||
+	       block_table_has_large(last_page(LEVEL_LARGE, block));
 }
 
 /* What overlaps `block` on other levels than its own leaves. */
@@ -274,8 +279,27 @@ static void clear_other_levels(enum block_level level, const struct block *block
 		clear_large(block);
 	else
 		clear_regions(block, level == LEVEL_MIDDLE, level == LEVEL_SMALL);
-	if (level != LEVEL_LARGE && atomic_load_explicit(&has_large, memory_order_relaxed))
+	if (level != LEVEL_LARGE && overlaps_large(block))
 		clear_pages(LEVEL_LARGE, block);
+}
+
+/* Most pages are there, have a place left and nothing stale.  False: nothing was done. */
+static inline bool enter_quickly(enum block_level level, uint64_t number,
+				 const struct block *block)
+{
+	struct block_shard *shard = take_shard(level, number);
+	struct block_page *page = block_table_find(shard, level, number);
+	bool is_entered = false;
+
+	if (page) {
+		uint32_t at = block_table_count(page, block->address);
+
+		is_entered = block_table_fits(page, at, block);
+		if (is_entered)
+			block_table_put(shard, page, at, block);
+	}
+	lock_give(&shard->lock);
+	return is_entered;
 }
 
 /* Enter one page's copy. */
@@ -285,6 +309,8 @@ static int enter_page(enum block_level level, uint64_t number, const struct bloc
 	int failed;
 
 	mark_region(level, number);
+	if (enter_quickly(level, number, block))
+		return 0;
 	shard = clear_page(level, number, block);
 	failed = block_table_insert(shard, level, number, block);
 	lock_give(&shard->lock);
@@ -308,7 +334,7 @@ int tracker_add(const struct block *block)
 }
 
 /* Look in one page, its shard locked. */
-static bool seek_page(struct spot *spot, enum block_level level, uint64_t address)
+static inline bool seek_page(struct spot *spot, enum block_level level, uint64_t address)
 {
 	spot->page = block_table_find(spot->shard, level, address >> block_table_shift(level));
 	spot->block = spot->page ? block_table_cover(spot->page, address) : NULL;
@@ -316,7 +342,7 @@ static bool seek_page(struct spot *spot, enum block_level level, uint64_t addres
 }
 
 /* Lock the shard of `address` in `space` and look for the block that covers it. */
-static bool hold_level(struct spot *spot, enum block_level level, uint64_t address)
+static inline bool hold_level(struct spot *spot, enum block_level level, uint64_t address)
 {
 	spot->shard = take_shard(level, address >> block_table_shift(level));
 	if (seek_page(spot, level, address))
@@ -326,7 +352,7 @@ static bool hold_level(struct spot *spot, enum block_level level, uint64_t addre
 }
 
 /* No two levels hold blocks that overlap, so the first that covers the address is it. */
-static bool hold_address(struct spot *spot, uint64_t address)
+static inline bool hold_address(struct spot *spot, uint64_t address)
 {
 	struct region *region = find_region(address >> MIDDLE_SHIFT);
 
@@ -335,12 +361,12 @@ static bool hold_address(struct spot *spot, uint64_t address)
 		return true;
 	if (atomic_load(&region->middle) && hold_level(spot, LEVEL_MIDDLE, address))
 		return true;
-	return atomic_load_explicit(&has_large, memory_order_relaxed) &&
+	return block_table_has_large(address >> LARGE_SHIFT) &&
 	       hold_level(spot, LEVEL_LARGE, address);
 }
 
 /* True: found, and the shard is locked until the caller gives it. */
-static bool hold(struct spot *spot, enum block_space space, uint64_t address)
+static inline bool hold(struct spot *spot, enum block_space space, uint64_t address)
 {
 	switch (space) {
 	case SPACE_ARRAY:
@@ -355,7 +381,7 @@ static bool hold(struct spot *spot, enum block_space space, uint64_t address)
 }
 
 /* The same for the block that begins at `address`: the copy that counts. */
-static bool hold_first(struct spot *spot, enum block_space space, uint64_t address)
+static inline bool hold_first(struct spot *spot, enum block_space space, uint64_t address)
 {
 	if (!hold(spot, space, address))
 		return false;
@@ -367,14 +393,17 @@ static bool hold_first(struct spot *spot, enum block_space space, uint64_t addre
 
 bool tracker_take(enum block_space space, uint64_t address, struct block *block)
 {
+	enum block_level level;
 	struct spot spot;
 
 	if (!hold_first(&spot, space, address))
 		return false;
 	*block = *spot.block;
+	level = (enum block_level)spot.page->level;
 	block_table_remove(spot.shard, spot.page, spot.block);
 	lock_give(&spot.shard->lock);
-	remove_rest(level_of(block), block);
+	if (last_page(level, block) != first_page(level, block))
+		remove_rest(level, block);
 	return true;
 }
 
@@ -395,8 +424,8 @@ static bool confirm(struct block *block)
 
 bool tracker_find(enum block_space space, uint64_t address, struct block *block)
 {
-	struct spot spot;
 	enum block_level level;
+	struct spot spot;
 	bool is_first;
 
 	if (!hold(&spot, space, address))
@@ -447,7 +476,7 @@ void tracker_reset(void)
 {
 	memset(shards, 0, sizeof(shards));
 	memset(regions, 0, sizeof(regions));
-	atomic_store_explicit(&has_large, false, memory_order_relaxed);
+	memset(block_table_large, 0, sizeof(block_table_large));
 	slab_reset();
 }
 
