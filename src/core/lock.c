@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <time.h>
 
-enum { SPINS = 100, YIELDS = 50, SLEEP_NS = 50000 };
+enum { SPINS = 40, PAUSES_MOST = 32, YIELDS = 50, SLEEP_NS = 50000 };
 
 static void relax(void)
 {
@@ -16,13 +16,22 @@ static void relax(void)
 #endif
 }
 
+/* The longer the wait, the rarer the look: the holder needs the line to give the lock back. */
+static void spin(unsigned int round)
+{
+	unsigned int pauses = round < 10 ? 1u << round / 2 : PAUSES_MOST;
+
+	while (pauses-- > 0)
+		relax();
+}
+
 /* Sleeping is for holders of a lower real-time priority: yielding never runs them. */
 static void pause_round(unsigned int round)
 {
 	struct timespec nap = { .tv_nsec = SLEEP_NS };
 
 	if (round < SPINS)
-		relax();
+		spin(round);
 	else if (round < SPINS + YIELDS)
 		sched_yield();
 	else
