@@ -45,11 +45,15 @@ static void note_others(struct query *query, struct report_section *section)
 		report_note(section, REPORT_REMARK,
 			    "Modules that were still loaded held %s of globals.",
 			    format_bytes(bytes, modules));
-	if (ended)
+	if (ended) {
+		section->nothing = "No block was live when its process ended.";
 		report_note(section, REPORT_REMARK,
-			    "%s blocks more (%s) were never freed by the program: they died with "
-			    "their context.",
-			    format_count(count, ended), format_bytes(bytes, ended_bytes));
+			    "%s block%s (%s) %s never freed by the program, but died with %s "
+			    "context.",
+			    format_count(count, ended), ended == 1 ? "" : "s",
+			    format_bytes(bytes, ended_bytes), ended == 1 ? "was" : "were",
+			    ended == 1 ? "its" : "their");
+	}
 	if (views)
 		report_note(section, REPORT_REMARK,
 			    "%s mappings or opened handles of other blocks were left open; they "

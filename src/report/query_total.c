@@ -150,7 +150,8 @@ void query_total(struct query *query)
 	query_run(query, "PRAGMA query_only = 0");
 	if (!query->is_complete)
 		make_totals(query);
-	if (!query->is_complete || !has_table(query, "allocation_total"))
+	if (!query->is_complete || !has_table(query, "allocation_total") ||
+	    !query_number(query, "SELECT count(*) FROM allocation_total", 0))
 		make_allocation_totals(query);
 	query_run(query, "PRAGMA query_only = 1");
 }

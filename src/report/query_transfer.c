@@ -97,6 +97,22 @@ static const struct rows_column total_columns[] = {
 
 enum { TOTAL_TEXT, TOTAL_COUNT, TOTAL_BYTES, TOTAL_NS };
 
+/* A graph runs such a copy at each of its launches, which is not seen copy by copy. */
+static void note_captured(struct query *query, struct report_section *section)
+{
+	int64_t captured = 0;
+	char count[FORMAT_BYTES];
+
+	/* The sites are few: only where there are such, all transfers are walked through. */
+	if (query_number(query, "SELECT max(is_captured) FROM transfer_site", 0))
+		captured = query_number(query, "SELECT count(*) FROM transfer WHERE is_captured", 0);
+	if (captured)
+		report_note(section, REPORT_REMARK,
+			    "%s of these calls %s captured into a graph: what its launches copy is "
+			    "not in these figures.",
+			    format_count(count, captured), captured == 1 ? "was" : "were");
+}
+
 /* Returns the host time of all. */
 static int64_t add_total(struct query *query, struct report *report)
 {
@@ -121,6 +137,7 @@ static int64_t add_total(struct query *query, struct report *report)
 			    format_bytes(bytes, value[TOTAL_BYTES].number),
 			    format_duration(ns, value[TOTAL_NS].number),
 			    format_share(share, rows_share(value[TOTAL_NS].number, run)));
+	note_captured(query, section);
 	return value[TOTAL_NS].number;
 }
 

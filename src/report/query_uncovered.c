@@ -2,8 +2,8 @@
 /*
  * query_uncovered.c - driver functions that the program was given unwatched.  The
  * CUDA runtime asks for the whole driver when it loads, so most of them are of
- * families that neither hold nor move memory and are left out on purpose; those
- * are counted.  What is in no family is a gap in coverage and listed by name.
+ * families that are left alone on purpose, since they neither hold nor move
+ * memory; those are counted.  What is in no family is a gap in coverage and listed by name.
  */
 #include "report/query.h"
 
@@ -29,6 +29,7 @@ static const struct family families[] = {
 	  "cuCtxGetCacheConfig cuCtxSetCacheConfig cuCtxGetSharedMemConfig cuCtxSetSharedMemConfig "
 	  "cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuKernelSetCacheConfig "
 	  "cuCtxResetPersistingL2Cache " },
+	{ "launch settings of old", "cuParamSet cuFuncSetBlockShape cuFuncSetSharedSize " },
 	{ "tensor maps", "cuTensorMap " },
 	{ "checkpoints and dumps", "cuCheckpoint cuCoredump cuLog cuProfiler " },
 };
@@ -100,12 +101,10 @@ static void note_families(struct report_section *shown, const size_t *count)
 	if (!all)
 		return;
 	report_note(shown, REPORT_REMARK,
-		    "%zu driver functions that hold and move no memory of their own were handed "
-		    "out unwatched (%s); -v lists them.",
-		    all, text);
-	if (count[0])
-		report_note(shown, REPORT_REMARK,
-			    "Memory that a program maps from a graphics interface is not seen.");
+		    "%zu driver functions that custody leaves alone were handed out unwatched (%s); "
+		    "-v lists them. They hold and move no memory%s.",
+		    all, text,
+		    count[0] ? ", but for what is mapped from a graphics interface" : "");
 }
 
 void query_uncovered(struct query *query, struct report *report)

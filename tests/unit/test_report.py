@@ -194,7 +194,7 @@ class Text(Case):
             f"INSERT INTO uncovered(process_id, name, version, at_ns) VALUES (1, '{name}', 0, 1)"
             for name in ("cuGLInit", "cuTexObjectCreate", "cuTexObjectDestroy", "cuLinkCreate")))
         text = custody("report", path).stdout
-        self.assertIn("4 driver functions", text)
+        self.assertIn("4 driver functions that custody leaves alone", " ".join(text.split()))
         self.assertIn("textures and surfaces 2", " ".join(text.split()))
         self.assertNotIn("cuTexObjectCreate", text)
         self.assertIn("cuTexObjectCreate", custody("report", "-v", path).stdout)
@@ -205,6 +205,16 @@ class Text(Case):
         path = self.change("module", "UPDATE allocation SET kind = 'module'"
                                      " WHERE released_ns IS NULL")
         self.assertIn("Every block was freed", custody("report", path).stdout)
+
+    def test_captured_copies_are_told(self):
+        path = self.change("captured", "UPDATE transfer_site SET is_captured = 1 WHERE id = 1")
+        self.assertIn("captured into a graph", custody("report", path).stdout)
+        self.assertNotIn("captured", custody("report", self.path("whole")).stdout)
+
+    def test_what_died_with_its_context_is_told(self):
+        path = self.change("context", "UPDATE allocation SET release_cause = 'reset'"
+                                      " WHERE released_ns IS NOT NULL AND id < 3")
+        self.assertIn("died with", custody("report", path).stdout)
 
     def test_no_line_ends_in_blanks(self):
         for line in custody("report", self.path("whole")).stdout.split("\n"):
