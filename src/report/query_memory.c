@@ -83,7 +83,8 @@ static const char select_kinds[] =
 	" COALESCE(sum(peak_bytes), 0), NULL, COALESCE(sum(exit_count), 0),"
 	" COALESCE(sum(exit_bytes), 0), " IS_HOST
 	" FROM allocation_total WHERE " IS_OWNER
-	" GROUP BY kind HAVING kind <> 'module' OR sum(bytes) > 0 ORDER BY " IS_HOST ", 7 DESC, 3 DESC";
+	" GROUP BY kind HAVING kind <> 'module' OR sum(bytes) > 0"
+	" ORDER BY " IS_HOST ", 7 DESC, 3 DESC";
 
 static const struct rows_column top_columns[] = {
 	HOLDER_COLUMNS("holders at the peak"),

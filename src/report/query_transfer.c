@@ -105,7 +105,8 @@ static void note_captured(struct query *query, struct report_section *section)
 
 	/* The sites are few: only where there are such, all transfers are walked through. */
 	if (query_number(query, "SELECT max(is_captured) FROM transfer_site", 0))
-		captured = query_number(query, "SELECT count(*) FROM transfer WHERE is_captured", 0);
+		captured = query_number(query, "SELECT count(*) FROM transfer WHERE is_captured",
+					0);
 	if (captured)
 		report_note(section, REPORT_REMARK,
 			    "%s of these calls %s captured into a graph: what its launches copy is "

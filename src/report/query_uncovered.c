@@ -101,8 +101,8 @@ static void note_families(struct report_section *shown, const size_t *count)
 	if (!all)
 		return;
 	report_note(shown, REPORT_REMARK,
-		    "%zu driver functions that custody leaves alone were handed out unwatched (%s); "
-		    "-v lists them. They hold and move no memory%s.",
+		    "%zu driver functions that custody leaves alone were handed out unwatched "
+		    "(%s); -v lists them. They hold and move no memory%s.",
 		    all, text,
 		    count[0] ? ", but for what is mapped from a graphics interface" : "");
 }
