@@ -64,6 +64,12 @@ it_records_with_the_simulated_driver_that_it_brings() {
 	compare_rows t.db journal
 }
 
+it_knows_which_blocks_were_exported() {
+	record -o t.db -- "$clients/cover_module"
+	expect_equal "exported blocks" 65536 "$(query t.db "
+		SELECT bytes FROM allocation WHERE is_exported AND kind = 'device'")"
+}
+
 run_rows door run_row "${1:-}"
 run_rows cover run_row "${1:-}"
 run_behaviours "${1:-}"

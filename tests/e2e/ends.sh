@@ -206,6 +206,14 @@ it_records_a_daemon_that_closed_everything() {
 	compare_images t.db
 }
 
+it_records_under_another_recording() {
+	E2E_JOURNAL=$PWD/journal bounded "$custody" record -o outer.db -- \
+		"$custody" record -q -o t.db -- "$clients/ends" exit 4 2>err || status=$?
+	expect_equal "status" 4 "$status"
+	[ ! -e outer.db ] || fail "the outer recording has something too"
+	compare_images t.db
+}
+
 # ----------------------------------------------------------------- bare preload
 
 it_leaves_a_trace_in_place_without_the_program_custody() {

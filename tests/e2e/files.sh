@@ -135,6 +135,15 @@ it_survives_a_small_limit_on_file_sizes() {
 	[ "$(wc -l <err)" -le 1 ] || fail "more than one line: $(cat err)"
 }
 
+it_records_under_a_small_limit_on_file_sizes_or_says_that_it_cannot() {
+	plain_build_only
+	E2E_JOURNAL=$PWD/journal bounded bash -c 'ulimit -f 2048; exec "$@"' - \
+		"$custody" record -o t.db -- $(client) >out 2>err || fail "status $?: $(cat err)"
+	ran || fail "the program did not run to its end"
+	[ ! -e t.db ] || expect_equal "copies" 25 "$(query t.db "SELECT count(*) FROM transfer")"
+	[ -e t.db ] || [ -s err ] || fail "nothing was recorded and nothing was said"
+}
+
 it_counts_what_a_small_buffer_loses() {
 	plain_build_only
 	local copies lost
