@@ -22,7 +22,7 @@ static void forget_parent(void)
 	capture_reset();
 	caller_reset();
 	current_reset();
-	module_reset();
+	hook_module_reset();
 	uncovered_rewind();
 }
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-_Atomic uint32_t captures_live;
+_Atomic uint32_t capture_live_count;
 
 /* More captures at once than this are not told apart; their records lack the flag. */
 enum { CAPTURES = 256 };
@@ -44,7 +44,7 @@ void capture_add(uint64_t stream, uint32_t context)
 		captures[count].context = context;
 		count++;
 	}
-	atomic_store_explicit(&captures_live, count, memory_order_release);
+	atomic_store_explicit(&capture_live_count, count, memory_order_release);
 	lock_give(&lock);
 }
 
@@ -52,7 +52,7 @@ void capture_add(uint64_t stream, uint32_t context)
 static void remove_at(uint32_t i)
 {
 	captures[i] = captures[--count];
-	atomic_store_explicit(&captures_live, count, memory_order_release);
+	atomic_store_explicit(&capture_live_count, count, memory_order_release);
 }
 
 void capture_remove(uint64_t stream, uint32_t context)
@@ -80,6 +80,6 @@ void capture_remove_context(uint32_t context)
 void capture_reset(void)
 {
 	count = 0;
-	atomic_store_explicit(&captures_live, 0, memory_order_relaxed);
+	atomic_store_explicit(&capture_live_count, 0, memory_order_relaxed);
 	lock_give(&lock);
 }

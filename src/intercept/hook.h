@@ -42,7 +42,7 @@ void hook_array_external(struct call *call, uint64_t handle,
 			 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmap);
 void hook_array_destroy_before(struct call *call, uint64_t handle);
 void hook_array_destroy_after(struct call *call, uint64_t handle);
-uint64_t array_element_bytes(unsigned int format, unsigned int channels);
+uint64_t hook_array_element_bytes(unsigned int format, unsigned int channels);
 
 /* hook_vmm.c: virtual memory and multicast objects. */
 void hook_vmm_create(struct call *call, uint64_t handle, uint64_t bytes,
@@ -87,7 +87,7 @@ void hook_graph_add_node_after(struct call *call, uint64_t graph,
 void hook_module_global(struct call *call, uint64_t module, uint64_t address, uint64_t bytes);
 void hook_module_unload_before(struct call *call, uint64_t module);
 void hook_module_unload_after(struct call *call, uint64_t module);
-void module_reset(void); /* child of fork */
+void hook_module_reset(void); /* child of fork */
 
 /* hook_operation.c: a call that neither holds nor moves memory. */
 void hook_operation(struct call *call, uint64_t object, uint64_t second, uint64_t bytes,

@@ -73,7 +73,7 @@ static uint64_t bits_of(unsigned int format, unsigned int channels)
 	return bits ? (uint64_t)bits * channels : element_bits(format);
 }
 
-uint64_t array_element_bytes(unsigned int format, unsigned int channels)
+uint64_t hook_array_element_bytes(unsigned int format, unsigned int channels)
 {
 	return (bits_of(format, channels) + 7) / 8;
 }

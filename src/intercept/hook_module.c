@@ -120,7 +120,7 @@ void hook_module_unload_after(struct call *call, uint64_t module)
 			block_write_end(call, &global.block, STREAM_NONE, 0);
 }
 
-void module_reset(void)
+void hook_module_reset(void)
 {
 	slots_used = 0;
 	lock_give(&lock);
