@@ -61,7 +61,7 @@ for verb in $verbs; do
 		continue
 	fi
 	compare "the options of custody-$verb.1" "$(options_of_help "$verb")" \
-		"$({ echo "$common"; options_of_page "$page"; } | sort)"
+		"$({ echo "$common"; options_of_page "$page"; } | sort -u)"
 done
 compare "the variables of custody-env.1" \
 	"$("$program" env | grep -oE '\bCUSTODY_[A-Z_]+' | sort -u)" \
