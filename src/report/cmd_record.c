@@ -76,10 +76,27 @@ static bool is_preloaded(const char *preload)
 	return found && (!end || strchr(" :", end));
 }
 
+/* Said once here, and not again by every process that is recorded. */
+static void mend_environment(void)
+{
+	for (int id = 0; id < OPTION_COUNT; id++) {
+		const struct option_info *info = option_info(id);
+		const char *value = getenv(info->variable);
+		char why[256];
+
+		if (!value || option_is_valid(id, value, why, sizeof(why)))
+			continue;
+		message_warn("%s is ignored: %s; %s is used", info->variable, why,
+			     info->default_value);
+		set_variable(info->variable, info->default_value);
+	}
+}
+
 static void prepare_environment(void)
 {
 	char path[PATH_MAX];
 
+	mend_environment();
 	if (!program_find_preload(path, sizeof(path)))
 		message_die(EXIT_COULD_NOT, "libcustody-preload.so was not found; set "
 			    "CUSTODY_PRELOAD to its path");

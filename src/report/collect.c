@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,32 +77,23 @@ static void choose_trace(struct collector *collector, const struct trace_control
 	session_note_trace(session, path);
 }
 
-static bool has_content(const char *path)
-{
-	struct stat status;
-
-	return !stat(path, &status) && status.st_size > 0;
-}
-
 static void open_store(struct collector *collector, const struct trace_control *control)
 {
 	struct session *session = collector->session;
 	char options[160];
-	struct store *store;
+	bool is_new;
 
 	if (!*session->trace)
 		choose_trace(collector, control);
-	if (has_content(session->trace)) {
-		store = store_continue(session->trace, session->directory);
-		ingest_start(&collector->ingest, store);
-		ingest_resume(&collector->ingest);
-	} else {
-		store = store_create(session->trace, session->directory);
-		ingest_start(&collector->ingest, store);
-		store_begin(store);
+	ingest_start(&collector->ingest,
+		     store_open(session->trace, session->directory, &is_new));
+	if (is_new) {
 		snprintf(options, sizeof(options), "frees=%s children=%s", session->frees,
 			 session->children);
-		store_set_text(store, "options", options);
+		store_begin(collector->ingest.store);
+		store_set_text(collector->ingest.store, "options", options);
+	} else {
+		ingest_resume(&collector->ingest);
 	}
 	collector->has_store = true;
 	collector->committed_ns = now_ns();

@@ -24,7 +24,7 @@ enum {
 };
 
 static sigset_t old_mask;
-static struct sigaction old_interrupt, old_quit;
+static struct sigaction old_interrupt, old_quit, old_pipe;
 
 static void make_pipe(int ends[2])
 {
@@ -45,6 +45,7 @@ static void hold_signals(struct record_run *run)
 	sigprocmask(SIG_BLOCK, &ours, &old_mask);
 	sigaction(SIGINT, &ignore, &old_interrupt);
 	sigaction(SIGQUIT, &ignore, &old_quit);
+	sigaction(SIGPIPE, &ignore, &old_pipe); /* a collector may be dead when we write to it */
 	run->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (run->signals < 0)
 		message_die(EXIT_COULD_NOT, "cannot wait for signals: %s", strerror(errno));
@@ -54,6 +55,7 @@ static void restore_signals(void)
 {
 	sigaction(SIGINT, &old_interrupt, NULL);
 	sigaction(SIGQUIT, &old_quit, NULL);
+	sigaction(SIGPIPE, &old_pipe, NULL);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
 }
 
@@ -115,7 +117,6 @@ _Noreturn static void become_collector(struct record_run *run, int from_record, 
 	/* A session of its own: what a terminal or a batch system sends to the program's is not ours. */
 	setsid();
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGPIPE, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
 	close(run->signals);
 	close(run->go);

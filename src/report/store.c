@@ -108,7 +108,8 @@ static struct store *open_file(const char *path, const char *kept)
  */
 static void set_recording_modes(struct store *store)
 {
-	store_run(store, "PRAGMA journal_mode = WAL;"
+	store_run(store, "PRAGMA page_size = 8192;" /* heard by an empty file only */
+			 "PRAGMA journal_mode = WAL;"
 			 "PRAGMA synchronous = OFF;"
 			 "PRAGMA wal_autocheckpoint = 4000;"
 			 "PRAGMA cache_size = -8192;"
@@ -116,28 +117,27 @@ static void set_recording_modes(struct store *store)
 			 "PRAGMA foreign_keys = OFF;");
 }
 
-struct store *store_create(const char *path, const char *kept)
+static void make_schema(struct store *store)
 {
-	struct store *store = open_file(path, kept);
-
-	store_run(store, "PRAGMA page_size = 8192; PRAGMA encoding = 'UTF-8';");
-	set_recording_modes(store);
 	store_begin(store);
 	store_run(store, store_schema);
 	store_set_number(store, "schema_version", STORE_VERSION);
 	store_set_text(store, "custody_version", PACKAGE_VERSION);
 	store_set_number(store, "complete", 0);
-	if (kept)
-		store_set_text(store, "session", kept);
+	if (store->kept)
+		store_set_text(store, "session", store->kept);
 	store_commit(store);
-	return store;
 }
 
-struct store *store_continue(const char *path, const char *kept)
+/* A collector that was killed at once leaves a database without tables. */
+struct store *store_open(const char *path, const char *kept, bool *is_new)
 {
 	struct store *store = open_file(path, kept);
 
 	set_recording_modes(store);
+	*is_new = !store_number(store, "SELECT count(*) FROM sqlite_master");
+	if (*is_new)
+		make_schema(store);
 	return store;
 }
 

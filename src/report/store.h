@@ -30,13 +30,11 @@ struct store {
 };
 
 /*
- * Make a trace in a file that is empty or does not exist.  `kept`, the session,
- * stands in meta until the trace is complete.
+ * Make the trace in a file that is empty or does not exist, or go on with the one
+ * in it: `*is_new` tells which.  `kept`, the session, stands in meta until the
+ * trace is complete.
  */
-struct store *store_create(const char *path, const char *kept);
-
-/* Go on with a trace that is not complete. */
-struct store *store_continue(const char *path, const char *kept);
+struct store *store_open(const char *path, const char *kept, bool *is_new);
 
 void store_begin(struct store *store);
 void store_commit(struct store *store);

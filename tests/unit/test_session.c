@@ -197,8 +197,10 @@ static int open_status(void)
 
 static void make_trace(void)
 {
-	struct store *store = store_create(path, NULL);
+	bool is_new;
+	struct store *store = store_open(path, NULL, &is_new);
 
+	ck_assert(is_new);
 	store_complete(store);
 	store_close(store);
 }
