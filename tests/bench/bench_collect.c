@@ -98,7 +98,9 @@ static void put_operation(uint32_t thread)
 
 static void put_base(void)
 {
-	struct record context = { .kind = RECORD_CONTEXT, .duration = 10, .a = 0xc0, .c = 1, .aux = 1 };
+	struct record context = {
+		.kind = RECORD_CONTEXT, .duration = 10, .a = 0xc0, .c = 1, .aux = 1
+	};
 
 	put(1, context);
 	for (uint64_t i = 0; i < LIVE_BLOCKS; i++)

@@ -13,16 +13,29 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { FIRST_ADDRESS = 0x10000000, PAGE = 4096 };
+enum { FIRST_ADDRESS = 0x10000000, PAGE = 4096, REGION = 2 << 20 };
 
 static _Thread_local CUcontext current;
 static _Atomic uint64_t next_address = FIRST_ADDRESS;
 static char context, module, function;
 
-/* Addresses are handed out once, so that blocks of several threads never overlap. */
+/*
+ * Addresses are handed out once, so that blocks never overlap, and from regions
+ * of each thread's own, so that threads do not wait for each other in here.
+ */
 static CUresult give_address(CUdeviceptr *block, size_t bytes)
 {
-	*block = atomic_fetch_add(&next_address, (bytes + PAGE - 1) / PAGE * PAGE);
+	static _Thread_local uint64_t next, end;
+	size_t taken = (bytes + PAGE - 1) / PAGE * PAGE;
+
+	if (taken > REGION)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (end - next < taken) {
+		next = atomic_fetch_add(&next_address, REGION);
+		end = next + REGION;
+	}
+	*block = next;
+	next += taken;
 	return CUDA_SUCCESS;
 }
 
