@@ -111,7 +111,8 @@ static CUresult end(struct stream *stream, struct capture *capture, CUgraph *out
 	struct graph *graph;
 	bool given;
 
-	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(capture->thread, pthread_self()))
+	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+	    !pthread_equal(capture->thread, pthread_self()))
 		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	if (capture->origin != stream) {
 		capture->invalid = true;

@@ -249,13 +249,29 @@ static void forget_driver(void)
 	sim_thread.current = NULL;
 }
 
+/*
+ * The end of a thread.  Its default streams go, once their work is done; what other
+ * thread-end functions call after this starts from nothing.
+ */
+static void end_thread(void *argument)
+{
+	struct thread_rest *rest = argument;
+
+	sim_thread.rest = NULL;
+	sim_thread.current = NULL;
+	for (size_t i = 0; i < sizeof(rest->own) / sizeof(rest->own[0]); i++)
+		if (rest->own[i].context && atomic_load(&life) == LIFE_READY)
+			stream_close_own(&rest->own[i]);
+	free(rest);
+}
+
 static CUresult start_driver(void)
 {
 	CUresult error = device_start();
 
 	if (error)
 		return error;
-	if (pthread_key_create(&thread_key, free) || pthread_atfork(NULL, NULL, forget_driver) ||
+	if (pthread_key_create(&thread_key, end_thread) || pthread_atfork(NULL, NULL, forget_driver) ||
 	    atexit(end_driver))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	atomic_store(&life, LIFE_READY);

@@ -463,6 +463,8 @@ void stream_finish(void *stream);
 /* Closes the stream: its worker finishes what is queued and then leaves. */
 void stream_close(struct stream *stream);
 void stream_give(struct stream *stream);
+/* At the end of its thread. */
+void stream_close_own(struct thread_stream *own);
 
 /* ------------------------------------------------------------------ op.c */
 

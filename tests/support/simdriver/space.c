@@ -32,16 +32,29 @@ static void *reserve(size_t bytes, int protection)
 	return (void *)round_up((size_t)base, PAGE_BYTES);
 }
 
+/* Room for four times the memory, so that holes do no harm; less where it is scarce. */
+static bool reserve_both(struct device *device, size_t bytes)
+{
+	device->base = reserve(bytes, PROT_NONE);
+	device->backing = device->base ? reserve(bytes, PROT_READ | PROT_WRITE) : NULL;
+	if (device->base && !device->backing)
+		munmap(device->base, bytes);
+	return device->backing != NULL;
+}
+
 bool space_start(struct device *device)
 {
 	size_t bytes = device->total * 4;
 
-	device->base = reserve(bytes, PROT_NONE);
-	device->backing = reserve(bytes, PROT_READ | PROT_WRITE);
+	while (!reserve_both(device, bytes)) {
+		if (bytes == device->total)
+			return false;
+		bytes /= 2;
+	}
 	device->pages = bytes >> PAGE_BITS;
 	device->page_used = calloc((device->pages + 63) / 64, sizeof(uint64_t));
 	device->slab_of = calloc(device->pages, sizeof(struct slab *));
-	if (!device->base || !device->backing || !device->page_used || !device->slab_of)
+	if (!device->page_used || !device->slab_of)
 		return false;
 	madvise(device->backing, bytes, MADV_DONTDUMP);
 	return true;

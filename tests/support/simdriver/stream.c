@@ -123,6 +123,16 @@ static CUresult own_stream(struct context *context, struct stream **out)
 	return CUDA_SUCCESS;
 }
 
+void stream_close_own(struct thread_stream *own)
+{
+	struct context *context = own->context;
+
+	if (!atomic_load(&context->alive) || context->id != own->context_id)
+		return;
+	capture_drop_stream(own->stream);
+	stream_close(own->stream);
+}
+
 CUresult stream_find(CUstream handle, struct stream **stream)
 {
 	struct context *context = sim_thread.current;

@@ -305,6 +305,67 @@ START_TEST(per_thread_streams_differ_from_the_legacy_one)
 }
 END_TEST
 
+static void *use_own_stream(void *argument)
+{
+	CUdeviceptr block;
+
+	ck_cu(cuCtxSetCurrent(b.context));
+	ck_cu(cuMemAlloc(&block, 4096));
+	bench_busy(&b, CU_STREAM_PER_THREAD, 5);
+	ck_cu(cuLaunchHostFunc(CU_STREAM_PER_THREAD, note, argument));
+	return NULL;
+}
+
+START_TEST(the_own_stream_of_a_thread_that_ends_finishes_its_work)
+{
+	pthread_t threads[16];
+	int counts[16] = {0}, sum = 0;
+
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, use_own_stream, &counts[i]), 0);
+	for (int i = 0; i < 16; i++)
+		pthread_join(threads[i], NULL);
+	ck_cu(cuCtxSynchronize());
+	for (int i = 0; i < 16; i++)
+		sum += counts[i];
+	ck_assert_int_eq(sum, 16);
+}
+END_TEST
+
+START_TEST(the_context_waits_for_an_event_with_all_streams_old_and_new)
+{
+	CUstream old, fresh, holder;
+	CUevent event;
+
+	ck_cu(cuStreamCreate(&old, CU_STREAM_NON_BLOCKING));
+	ck_cu(cuStreamCreate(&holder, CU_STREAM_NON_BLOCKING));
+	ck_cu(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	bench_hold(&b, holder);
+	ck_cu(cuEventRecord(event, holder));
+	ck_cu(cuCtxWaitEvent(b.context, event));
+	ck_cu(cuStreamCreate(&fresh, CU_STREAM_NON_BLOCKING));
+	ck_cu_is(cuStreamQuery(old), CUDA_ERROR_NOT_READY);
+	ck_cu_is(cuStreamQuery(fresh), CUDA_ERROR_NOT_READY);
+	bench_release(&b);
+	ck_cu(cuCtxSynchronize());
+	ck_cu(cuStreamQuery(fresh));
+}
+END_TEST
+
+START_TEST(without_strictness_a_stale_handle_is_an_error)
+{
+	struct bench lax;
+	CUevent event;
+
+	setenv("SIMCUDA_STRICT", "0", 1);
+	bench_open(&lax);
+	ck_cu(cuEventCreate(&event, 0));
+	ck_cu(cuEventDestroy(event));
+	ck_cu_is(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
+	ck_cu_is(cuStreamQuery((CUstream)event), CUDA_ERROR_INVALID_HANDLE);
+}
+END_TEST
+
 START_TEST(a_stale_stream_handle_ends_the_process)
 {
 	CUstream stream;
@@ -364,10 +425,15 @@ Suite *suite_stream(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	add_tests(tcase);
+	tcase_add_test(tcase, the_own_stream_of_a_thread_that_ends_finishes_its_work);
+	tcase_add_test(tcase, the_context_waits_for_an_event_with_all_streams_old_and_new);
 	tcase_add_test_raise_signal(tcase, a_stale_stream_handle_ends_the_process, SIGABRT);
 	tcase_add_test_raise_signal(tcase, a_stale_event_handle_ends_the_process, SIGABRT);
 	tcase_add_test_raise_signal(tcase, a_stream_of_a_destroyed_context_ends_the_process,
 				    SIGABRT);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("lax");
+	tcase_add_test(tcase, without_strictness_a_stale_handle_is_an_error);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -162,6 +163,22 @@ static struct memory *new_memory(struct device *device, int fd, size_t bytes)
 	return memory;
 }
 
+/* Growing a file beyond RLIMIT_FSIZE would end the process by a signal. */
+static int open_file(size_t bytes)
+{
+	struct rlimit limit;
+	int fd;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
+		return -1;
+	fd = memfd_create("simdriver", MFD_CLOEXEC);
+	if (fd >= 0 && ftruncate(fd, (off_t)bytes)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 CUresult vmm_create(CUmemGenericAllocationHandle *handle, size_t size,
 		    const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -176,8 +193,8 @@ CUresult vmm_create(CUmemGenericAllocationHandle *handle, size_t size,
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!config_may_allocate() || !device_charge(device, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	fd = memfd_create("simdriver", MFD_CLOEXEC);
-	memory = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? new_memory(device, fd, size) : NULL;
+	fd = open_file(size);
+	memory = fd >= 0 ? new_memory(device, fd, size) : NULL;
 	if (!memory) {
 		if (fd >= 0)
 			close(fd);
