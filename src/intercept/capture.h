@@ -19,7 +19,8 @@ bool capture_ask(uint64_t stream);
 
 static inline bool capture_is_live(void)
 {
-	return __builtin_expect(atomic_load_explicit(&capture_live_count, memory_order_relaxed) != 0, 0);
+	return __builtin_expect(
+		atomic_load_explicit(&capture_live_count, memory_order_relaxed) != 0, 0);
 }
 
 /* RECORD_CAPTURED or 0, for the record of a call on `stream`. */

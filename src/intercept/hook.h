@@ -78,12 +78,8 @@ void hook_capture_begin(struct call *call, uint64_t stream);
 void hook_capture_end(struct call *call, uint64_t stream, uint64_t graph);
 void hook_graph_alloc_node(struct call *call, uint64_t graph,
 			   const CUDA_MEM_ALLOC_NODE_PARAMS *parameters);
-void hook_graph_free_node_before(struct call *call, uint64_t graph, uint64_t address);
-void hook_graph_free_node_after(struct call *call, uint64_t graph, uint64_t address);
-void hook_graph_add_node_before(struct call *call, uint64_t graph,
-				const CUgraphNodeParams *parameters);
-void hook_graph_add_node_after(struct call *call, uint64_t graph,
-			       const CUgraphNodeParams *parameters);
+void hook_graph_free_node(struct call *call, uint64_t graph, uint64_t address);
+void hook_graph_add_node(struct call *call, uint64_t graph, const CUgraphNodeParams *parameters);
 void hook_module_global(struct call *call, uint64_t module, uint64_t address, uint64_t bytes);
 void hook_module_unload_before(struct call *call, uint64_t module);
 void hook_module_unload_after(struct call *call, uint64_t module);

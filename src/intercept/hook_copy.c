@@ -317,7 +317,8 @@ static uint64_t element_bytes(const CUmemcpy3DOperand *operand)
 		return 1;
 	result = REAL(driver, cuArray3DGetDescriptor_v2)(&shape, operand->op.array.array);
 	errno = saved_errno;
-	return result == CUDA_SUCCESS ? hook_array_element_bytes(shape.Format, shape.NumChannels) : 1;
+	return result == CUDA_SUCCESS ? hook_array_element_bytes(shape.Format, shape.NumChannels) :
+					1;
 }
 
 static struct end end_of_operand(const CUmemcpy3DOperand *operand)

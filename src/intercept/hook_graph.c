@@ -30,40 +30,28 @@ void hook_graph_alloc_node(struct call *call, uint64_t graph,
 		hook_operation(call, 0, graph, 0, STREAM_NONE);
 }
 
-/* A node that will free at launch: the address is the graph's no longer, as the program sees it. */
-void hook_graph_free_node_before(struct call *call, uint64_t graph, uint64_t address)
-{
-	(void)graph;
-	block_take(call, SPACE_ADDRESS, address);
-}
-
-void hook_graph_free_node_after(struct call *call, uint64_t graph, uint64_t address)
-{
-	if (!call->has_taken) {
-		hook_operation(call, 0, graph, 0, STREAM_NONE);
-		return;
-	}
-	if (call->result != CUDA_SUCCESS)
-		tracker_add(&call->taken);
-	block_write_end(call, &call->taken, STREAM_NONE, RECORD_CAPTURED);
-	(void)address;
-}
-
-void hook_graph_add_node_before(struct call *call, uint64_t graph,
-				const CUgraphNodeParams *parameters)
+/*
+ * A node that will free at launch: as the program sees it, the address is the
+ * graph's no longer.  Nobody is given it meanwhile, so it may be taken late.
+ */
+void hook_graph_free_node(struct call *call, uint64_t graph, uint64_t address)
 {
 	call->has_taken = false;
-	if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-		hook_graph_free_node_before(call, graph, parameters->free.dptr);
+	if (call->result == CUDA_SUCCESS)
+		block_take(call, SPACE_ADDRESS, address);
+	if (call->has_taken)
+		block_write_end(call, &call->taken, STREAM_NONE, RECORD_CAPTURED);
+	else
+		hook_operation(call, address, graph, 0, STREAM_NONE);
 }
 
-void hook_graph_add_node_after(struct call *call, uint64_t graph,
-			       const CUgraphNodeParams *parameters)
+void hook_graph_add_node(struct call *call, uint64_t graph, const CUgraphNodeParams *parameters)
 {
-	if (call->has_taken)
-		hook_graph_free_node_after(call, graph, parameters->free.dptr);
-	else if (call->result == CUDA_SUCCESS && parameters &&
-		 parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+	bool is_read = call->result == CUDA_SUCCESS && parameters;
+
+	if (is_read && parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		hook_graph_free_node(call, graph, parameters->free.dptr);
+	else if (is_read && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		begin_node(call, parameters->alloc.dptr, parameters->alloc.bytesize,
 			   &parameters->alloc.poolProps);
 	else
