@@ -205,7 +205,8 @@ static void clear_small(uint64_t number, const struct block *block)
 	uint64_t first = first_page(LEVEL_SMALL, block), last = last_page(LEVEL_SMALL, block);
 
 	for (uint64_t left = seen; left; left &= left - 1) {
-		uint64_t at = number << (MIDDLE_SHIFT - SMALL_SHIFT) | (uint64_t)__builtin_ctzll(left);
+		uint64_t at = number << (MIDDLE_SHIFT - SMALL_SHIFT) |
+			      (uint64_t)__builtin_ctzll(left);
 
 		if (at >= first && at <= last)
 			lock_give(&clear_page(LEVEL_SMALL, at, block)->lock);

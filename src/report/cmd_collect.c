@@ -18,7 +18,8 @@ static const char *session_directory;
 static bool stay_in_front;
 
 static const struct options_row rows[] = {
-	{ "session", 0, OPTIONS_TEXT, "DIRECTORY", "the session to collect", &session_directory, 0 },
+	{ "session", 0, OPTIONS_TEXT, "DIRECTORY", "the session to collect", &session_directory,
+	  0 },
 	{ "foreground", 0, OPTIONS_FLAG, NULL, "do not go into the background", &stay_in_front, 0 },
 	{ NULL, 0, OPTIONS_FLAG, NULL, NULL, NULL, 0 },
 };

@@ -57,8 +57,9 @@ static void prepend(const char *variable, const char *path, const char *separato
 	char *value = NULL;
 
 	if (strpbrk(path, separators))
-		message_die(EXIT_COULD_NOT, "%s cannot name %s: the path has a blank or colon in it",
-			    variable, path);
+		message_die(EXIT_COULD_NOT,
+			    "%s cannot name %s: the path has a blank or colon in it", variable,
+			    path);
 	if (asprintf(&value, "%s%s%s", path, before && *before ? ":" : "",
 		     before && *before ? before : "") < 0)
 		message_die(EXIT_COULD_NOT, "out of memory");
@@ -163,7 +164,8 @@ static void explain_nothing(const struct record_run *run)
 
 	drop_empty(run->session.trace);
 	if (obstacle == PROGRAM_GOOD)
-		message_say("no CUDA call was recorded: the program made none, so there is no trace");
+		message_say(
+			"no CUDA call was recorded: the program made none, so there is no trace");
 	else
 		message_say("no CUDA call was recorded: %s %s; there is no trace", subject,
 			    program_explain(obstacle));
@@ -194,8 +196,9 @@ static int conclude(const struct record_run *run, enum record_outcome outcome)
 		explain_nothing(run);
 		break;
 	case RECORD_GOES_ON:
-		message_say("processes that %s has started still run; %s is completed when they end",
-			    run->argv[0], trace);
+		message_say(
+			"processes that %s has started still run; %s is completed when they end",
+			run->argv[0], trace);
 		break;
 	case RECORD_BROKEN:
 		return code ? code : EXIT_COULD_NOT;

@@ -85,7 +85,8 @@ static void warn_if_incomplete(const char *trace)
 	char *directory = find_session(trace);
 
 	if (directory)
-		message_warn("%s is not complete, and the rest of what was recorded is gone", trace);
+		message_warn("%s is not complete, and the rest of what was recorded is gone",
+			     trace);
 	free(directory);
 }
 
@@ -116,8 +117,9 @@ static char *settle_directory(const char *directory)
 		message_die(EXIT_COULD_NOT, "%s holds no records", directory);
 	snprintf(trace, sizeof(trace), "%s", session.trace);
 	if (!*trace || !exists(trace))
-		message_die(EXIT_COULD_NOT, "the collector of %s has just finished; its trace is %s",
-			    directory, *session.output ? session.output : "where it was to be");
+		message_die(EXIT_COULD_NOT,
+			    "the collector of %s has just finished; its trace is %s", directory,
+			    *session.output ? session.output : "where it was to be");
 	message_say("the trace is now %s", trace);
 	return copy_text(trace);
 }

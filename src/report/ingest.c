@@ -107,7 +107,8 @@ static void write_row(struct ingest_process *process)
 	sqlite3_bind_int64(insert, 1, process->id);
 	sqlite3_bind_int64(insert, 2, control->pid);
 	sqlite3_bind_int64(insert, 3, control->exec_serial);
-	bind_id(insert, 4, find_parent(ingest, copy_text(text, control->parent, CONTROL_TEXT_BYTES)));
+	bind_id(insert, 4,
+		find_parent(ingest, copy_text(text, control->parent, CONTROL_TEXT_BYTES)));
 	bind_id(insert, 5, control->parent_pid > 0 ? (uint64_t)control->parent_pid : 0);
 	bind_text(insert, 6, copy_text(text, control->executable, CONTROL_PATH_BYTES));
 	bind_text(insert, 7, copy_arguments(text, control));

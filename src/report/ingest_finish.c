@@ -118,20 +118,31 @@ static void write_peaks(struct ingest *ingest)
 	sqlite3_finalize(insert);
 }
 
-/* The blocks that were live at each peak, by one pass over all blocks for each. */
+/*
+ * The blocks that were live at each peak: one pass over all blocks, and for each
+ * the few peaks of its process.
+ */
+static const char peak_blocks[] =
+	"INSERT INTO peak_block SELECT p.process_id, p.device_id, a.id "
+	"FROM allocation a CROSS JOIN peak p ON p.process_id IN (a.process_id, 0) "
+	"WHERE a.parent_id IS NULL "
+	"AND a.kind NOT IN ('pinned', 'registered', 'ipc', 'unknown') "
+	"AND (p.device_id IS NULL OR p.device_id = a.device_id) "
+	"AND a.alloc_ns + a.alloc_duration_ns <= p.at_ns "
+	"AND (a.released_ns IS NULL OR a.released_ns > p.at_ns) "
+	"AND NOT EXISTS (SELECT 1 FROM process e WHERE e.id = a.process_id "
+	"AND e.end_ns <= p.at_ns)";
+
+/* The peak of all processes stands there as that of process 0 meanwhile: NULL joins nothing. */
 static void write_peak_blocks(struct ingest *ingest)
 {
+	store_run(ingest->store, "UPDATE peak SET process_id = 0 WHERE process_id IS NULL;"
+				 "CREATE INDEX peak_process ON peak(process_id)");
+	store_run(ingest->store, peak_blocks);
 	store_run(ingest->store,
-		  "INSERT INTO peak_block "
-		  "SELECT p.process_id, p.device_id, a.id FROM peak p CROSS JOIN allocation a "
-		  "WHERE a.parent_id IS NULL "
-		  "AND a.kind NOT IN ('pinned', 'registered', 'ipc', 'unknown') "
-		  "AND (p.process_id IS NULL OR p.process_id = a.process_id) "
-		  "AND (p.device_id IS NULL OR p.device_id = a.device_id) "
-		  "AND a.alloc_ns + a.alloc_duration_ns <= p.at_ns "
-		  "AND (a.released_ns IS NULL OR a.released_ns > p.at_ns) "
-		  "AND NOT EXISTS (SELECT 1 FROM process e WHERE e.id = a.process_id "
-		  "AND e.end_ns <= p.at_ns)");
+		  "UPDATE peak SET process_id = NULL WHERE process_id = 0;"
+		  "UPDATE peak_block SET process_id = NULL WHERE process_id = 0;"
+		  "DROP INDEX peak_process");
 }
 
 static const char sum_columns[] =
@@ -180,8 +191,9 @@ static void write_transfer_totals(struct ingest *ingest)
 {
 	if (ingest->is_resumed)
 		rebuild_sums(ingest);
-	store_run(ingest->store, "CREATE TEMP TABLE transfer_sum(site_id, size_class, count, bytes, "
-				 "host_ns, max_ns, failed)");
+	store_run(ingest->store,
+		  "CREATE TEMP TABLE transfer_sum(site_id, size_class, count, bytes, "
+		  "host_ns, max_ns, failed)");
 	write_sums(ingest);
 	store_run(ingest->store, sum_columns);
 	store_run(ingest->store, "DROP TABLE transfer_sum");

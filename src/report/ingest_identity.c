@@ -203,7 +203,9 @@ void ingest_identity_end_context(struct ingest_process *process, struct ingest_c
 	context->is_dead = true;
 	sqlite3_bind_int64(update, 1, at_ns);
 	sqlite3_bind_text(update, 2,
-			  cause == RELEASE_RESET ? "reset" : cause == RELEASE_EXIT ? "exit" : "context",
+			  cause == RELEASE_RESET ? "reset" :
+			  cause == RELEASE_EXIT	 ? "exit" :
+						   "context",
 			  -1, SQLITE_STATIC);
 	sqlite3_bind_int64(update, 3, context->id);
 	store_step(ingest->store, update);

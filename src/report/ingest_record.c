@@ -50,7 +50,8 @@ static bool has_our_names(const struct ingest_process *process)
 
 uint16_t ingest_record_api(struct ingest_process *process, uint16_t api)
 {
-	unsigned char *known = &process->ingest->api_known[(api + 1) / 8 % sizeof(process->ingest->api_known)];
+	unsigned char *known =
+		&process->ingest->api_known[(api + 1) / 8 % sizeof(process->ingest->api_known)];
 	unsigned char bit = (unsigned char)(1u << (api + 1) % 8);
 	char name[32];
 
@@ -78,6 +79,23 @@ void ingest_record_batch(struct ingest_process *process, struct ingest_block *bl
 	process->batch[process->batch_count++] = block;
 }
 
+/* Others were written on the way, whatever function was called. */
+static bool is_of_function(const struct record *record)
+{
+	switch (record->kind) {
+	case RECORD_ALLOC:
+	case RECORD_FREE:
+	case RECORD_RELEASE:
+	case RECORD_TRANSFER:
+	case RECORD_OPERATION:
+	case RECORD_QUERY:
+	case RECORD_COUNTER:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void fill_call(struct ingest_process *process, struct ingest_thread *thread, uint32_t clock,
 		      const struct record *record, struct store_row_call *call)
 {
@@ -90,7 +108,7 @@ static void fill_call(struct ingest_process *process, struct ingest_thread *thre
 		.process_id = process->id,
 		.thread_id = thread->id,
 		.context_id = context ? context->id : 0,
-		.api = ingest_record_api(process, record->api),
+		.api = is_of_function(record) ? ingest_record_api(process, record->api) : 0,
 		.result = record->result,
 		.start_ns = ingest_clock_ns(&process->clock, record->start, clock),
 		.caller = record_caller(record),
@@ -400,17 +418,8 @@ static void handle(struct ingest_process *process, struct ingest_thread *thread,
 
 static bool carries_failure(const struct record *record)
 {
-	switch (record->kind) {
-	case RECORD_ALLOC:
-	case RECORD_FREE:
-	case RECORD_RELEASE:
-	case RECORD_TRANSFER:
-	case RECORD_OPERATION:
-	case RECORD_QUERY:
-		return has_failed(record) && !(record->flags & RECORD_MORE);
-	default:
-		return false;
-	}
+	return is_of_function(record) && record->kind != RECORD_COUNTER && has_failed(record) &&
+	       !(record->flags & RECORD_MORE);
 }
 
 void ingest_record(struct ingest_process *process, struct ingest_thread *thread, uint32_t clock,

@@ -104,7 +104,8 @@ static bool read_script(const char *line, char *path, size_t bytes)
 {
 	char word[PATH_MAX], name[PATH_MAX] = "";
 
-	if (strncmp(line, "#!", 2) || sscanf(line + 2, " %4095[^ \t\n] %4095[^ \t\n]", word, name) < 1)
+	if (strncmp(line, "#!", 2) ||
+	    sscanf(line + 2, " %4095[^ \t\n] %4095[^ \t\n]", word, name) < 1)
 		return false;
 	if (strcmp(strrchr(word, '/') ? strrchr(word, '/') + 1 : word, "env"))
 		return snprintf(path, bytes, "%s", word) < (int)bytes;

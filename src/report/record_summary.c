@@ -39,12 +39,13 @@ static void print_run(struct summary *summary)
 	struct stat status = { 0 };
 
 	stat(summary->path, &status);
-	message_say("recorded %s %s in %s; the trace is %s (%s)",
-		    format_count(summary->text[0], processes),
-		    plural(processes, "process", "processes"),
-		    format_duration(summary->text[1],
-				    ask(summary, "SELECT max(end_ns) - min(start_ns) FROM process")),
-		    summary->path, format_bytes(summary->text[2], status.st_size));
+	message_say(
+		"recorded %s %s in %s; the trace is %s (%s)",
+		format_count(summary->text[0], processes),
+		plural(processes, "process", "processes"),
+		format_duration(summary->text[1],
+				ask(summary, "SELECT max(end_ns) - min(start_ns) FROM process")),
+		summary->path, format_bytes(summary->text[2], status.st_size));
 }
 
 static void print_memory(struct summary *summary)

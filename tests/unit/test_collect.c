@@ -239,7 +239,9 @@ END_TEST
 
 START_TEST(context_that_dies_closes_its_blocks_but_not_pool_memory)
 {
-	struct record context = { .kind = RECORD_CONTEXT, .start = 1500, .a = 0xc0, .c = 1, .aux = 1 };
+	struct record context = {
+		.kind = RECORD_CONTEXT, .start = 1500, .a = 0xc0, .c = 1, .aux = 1
+	};
 	struct record device = session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE);
 	struct record pool = session_writer_alloc(2100, 10, 2, 0x9000, 4096, BLOCK_POOL);
 	struct record end = { .kind = RECORD_CONTEXT_END, .start = 4000, .duration = 10,
@@ -252,7 +254,8 @@ START_TEST(context_that_dies_closes_its_blocks_but_not_pool_memory)
 	put(1, pool);
 	put(1, end);
 	collect();
-	ck_assert_str_eq(ask_text("SELECT release_cause FROM allocation WHERE number = 1"), "reset");
+	ck_assert_str_eq(ask_text("SELECT release_cause FROM allocation WHERE number = 1"),
+			 "reset");
 	ck_assert_int_eq(ask("SELECT released_ns FROM allocation WHERE number = 1"), 4010);
 	ck_assert_int_eq(ask("SELECT released_ns FROM allocation WHERE number = 2"), INT64_MIN);
 	ck_assert_int_eq(ask("SELECT is_primary FROM context"), 1);
@@ -382,7 +385,8 @@ START_TEST(texts_name_devices_modules_threads_and_gaps)
 			 "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
 	ck_assert_int_eq(ask("SELECT size FROM module WHERE path LIKE '%/libx.so'"), 8192);
 	ck_assert_str_eq(ask_text("SELECT name FROM thread"), "loader");
-	ck_assert_int_eq(ask("SELECT version FROM uncovered WHERE name = 'cuFromTheFuture'"), 13000);
+	ck_assert_int_eq(ask("SELECT version FROM uncovered WHERE name = 'cuFromTheFuture'"),
+			 13000);
 	ck_assert_int_eq(ask("SELECT from_ns FROM gap"), 1500);
 	ck_assert_int_eq(ask("SELECT lost_records FROM process"), 9);
 }

@@ -168,7 +168,8 @@ START_TEST(collector_that_is_killed_loses_and_doubles_nothing)
 								64, BLOCK_POOL));
 		else if (i % 3 == 1)
 			session_writer_put(&writer, thread,
-					   session_writer_copy(start, 10, TRANSFER_H2D, 1, 0x7000, 8));
+					   session_writer_copy(start, 10, TRANSFER_H2D, 1, 0x7000,
+							       8));
 		else if (i % 30 != 29)
 			session_writer_put(&writer, thread, session_writer_free(start, 10, i));
 	}
@@ -208,8 +209,8 @@ static void fill_for_damage(void)
 		uint32_t thread = 1 + i % 5;
 
 		session_writer_put(&writer, thread,
-				   session_writer_alloc(2000 + i * 100, 10, i + 1, 0x7000 + i * 4096,
-							4096, 1 + i % 12));
+				   session_writer_alloc(2000 + i * 100, 10, i + 1,
+							0x7000 + i * 4096, 4096, 1 + i % 12));
 		session_writer_put(&writer, thread,
 				   session_writer_copy(2050 + i * 100, 10, TRANSFER_D2H,
 						       0x7000 + i * 4096, 5, 100));

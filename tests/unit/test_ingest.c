@@ -141,7 +141,8 @@ START_TEST(retired_blocks_are_forgotten_in_time)
 	struct ingest_blocks blocks = { 0 };
 
 	for (int64_t i = 1; i <= 3 * INGEST_BLOCK_RETIRED_MIN; i++)
-		release(&blocks, add_block(&blocks, (uint64_t)i, (uint64_t)i << 12, 4096, i), i + 1);
+		release(&blocks, add_block(&blocks, (uint64_t)i, (uint64_t)i << 12, 4096, i),
+			i + 1);
 	ingest_block_forget(&blocks, 2 * INGEST_BLOCK_RETIRED_MIN);
 	ck_assert_uint_le(blocks.retired, INGEST_BLOCK_RETIRED_MIN + 2);
 	ck_assert_uint_ge(blocks.retired, INGEST_BLOCK_RETIRED_MIN);

@@ -89,7 +89,8 @@ START_TEST(a_cxx_name_is_reduced_to_what_tells_it_apart)
 	expect_name("main", "main");
 	expect_name("std::thread::start(std::shared_ptr<X>)", "std::thread::start");
 	expect_name("void at::fill<float, std::vector<int> >(at::Tensor&, float)", "at::fill");
-	expect_name("c10::(anonymous namespace)::get(int) const", "c10::(anonymous namespace)::get");
+	expect_name("c10::(anonymous namespace)::get(int) const",
+		    "c10::(anonymous namespace)::get");
 	expect_name("A::operator()(int)", "A::operator()");
 	expect_name("A<int>::operator<(A<int> const&)", "A::operator<");
 	expect_name("operator new(unsigned long)", "operator new");
