@@ -95,7 +95,7 @@ static void judge_places(struct doctor *doctor)
 /* Without the interposer there is nothing to prove. */
 static void judge_recording(struct doctor *doctor)
 {
-	char preload[PATH_MAX];
+	char preload[PATH_MAX], simulated[PATH_MAX];
 
 	if (!program_find_preload(preload, sizeof(preload))) {
 		doctor_say(doctor, DOCTOR_BAD,
@@ -103,7 +103,12 @@ static void judge_recording(struct doctor *doctor)
 		return;
 	}
 	doctor_preload(doctor, preload);
-	doctor_proof_simulated(doctor);
+	if (program_find_simdriver(simulated, sizeof(simulated)))
+		doctor_proof_simulated(doctor);
+	else
+		doctor_say(doctor, DOCTOR_NOTE,
+			   "the simulated driver is not installed; recording is proved on this "
+			   "machine's own only");
 	doctor_proof_driver(doctor);
 }
 
