@@ -24,7 +24,8 @@ enum {
 	BATCH_RECORDS = 50000,
 	COMMIT_AFTER_NS = 200000000,
 	LOOK_FOR_END_NS = 20000000,
-	WAIT_LEAST_MS = 1,
+	BUSY_RECORDS = 20000, /* so many at one look: the next one is due at once */
+	WAIT_BUSY_MS = 5,
 	WAIT_MOST_MS = 50,
 	RECLAIM_NS = 1000000000,
 	PATIENCE_NS = 1000000000, /* for processes that outlive the program */
@@ -273,8 +274,8 @@ static void commit_if_due(struct collector *collector)
 	collector->committed_ns = now_ns();
 }
 
-/* True if there was something to do. */
-static bool pass_all(struct collector *collector)
+/* How many records were handled. */
+static uint64_t pass_all(struct collector *collector)
 {
 	struct ingest *ingest = &collector->ingest;
 	uint64_t before = ingest->records;
@@ -282,13 +283,13 @@ static bool pass_all(struct collector *collector)
 	struct ingest_process *process;
 
 	if (!collector->has_store)
-		return false;
+		return 0;
 	for (process = ingest->processes; process; process = process->next)
 		horizon = least(horizon, pass(collector, process));
 	if (horizon != INT64_MAX)
 		ingest_peak_apply(&ingest->peak, horizon);
 	commit_if_due(collector);
-	return ingest->records != before;
+	return ingest->records - before;
 }
 
 static uint32_t count_running(const struct collector *collector)
@@ -301,6 +302,16 @@ static uint32_t count_running(const struct collector *collector)
 	for (process = collector->ingest.processes; process; process = process->next)
 		count += !process->is_done;
 	return count;
+}
+
+static bool is_any_alive(const struct collector *collector)
+{
+	const struct ingest_process *process;
+
+	for (process = collector->ingest.processes; process; process = process->next)
+		if (!process->is_ended)
+			return true;
+	return false;
 }
 
 /*
@@ -414,27 +425,32 @@ bool collect_run(struct session *session, const struct collect_link *link)
 	struct collector collector = { .session = session, .link = link,
 				       .program_ended = link->from_record < 0,
 				       .progress.is_wanted = link->show_progress };
-	int wait_ms = WAIT_LEAST_MS;
+	int wait_ms = WAIT_BUSY_MS;
 
 	for (;;) {
 		bool is_last = collector.program_ended;
+		uint64_t handled;
 
 		discover(&collector);
 		find_ends(&collector);
 		reclaim(&collector);
-		if (pass_all(&collector)) {
-			show_progress(&collector);
-			wait_ms = WAIT_LEAST_MS;
+		handled = pass_all(&collector);
+		show_progress(&collector);
+		if (handled >= BUSY_RECORDS || (handled && !is_any_alive(&collector)))
 			continue;
-		}
 		if (is_last && !count_running(&collector) && !may_still_come(&collector))
 			break;
 		tell_record(&collector);
+		wait_ms = handled		     ? WAIT_BUSY_MS :
+			  wait_ms * 2 > WAIT_MOST_MS ? WAIT_MOST_MS :
+						       wait_ms * 2;
 		read_link(&collector, wait_ms);
-		wait_ms = wait_ms * 2 > WAIT_MOST_MS ? WAIT_MOST_MS : wait_ms * 2;
 	}
 	if (collector.has_store)
 		complete(&collector);
-	session_remove(session);
+	if (collector.refused)
+		message_warn("what cannot be read stays in %s", session->directory);
+	else
+		session_remove(session);
 	return collector.has_store;
 }

@@ -18,13 +18,24 @@ static uint64_t highest_of(const struct ingest_block *node)
 	return node ? node->highest : 0;
 }
 
-static void update_highest(struct ingest_block *node)
+static int64_t latest_of(const struct ingest_block *node)
+{
+	return node ? node->latest : INT64_MIN;
+}
+
+/* What a node knows of the tree below it; to be called from the leaves up. */
+static void update(struct ingest_block *node)
 {
 	node->highest = last_address(node);
 	if (highest_of(node->left) > node->highest)
 		node->highest = node->left->highest;
 	if (highest_of(node->right) > node->highest)
 		node->highest = node->right->highest;
+	node->latest = node->released_ns ? node->released_ns : INT64_MAX;
+	if (latest_of(node->left) > node->latest)
+		node->latest = node->left->latest;
+	if (latest_of(node->right) > node->latest)
+		node->latest = node->right->latest;
 }
 
 /* Order in the tree: by address, then by id, so that every node has one place. */
@@ -47,7 +58,7 @@ static void split(struct ingest_block *node, const struct ingest_block *at,
 		split(node->left, at, left, &node->left);
 		*right = node;
 	}
-	update_highest(node);
+	update(node);
 }
 
 static struct ingest_block *join(struct ingest_block *left, struct ingest_block *right)
@@ -56,11 +67,11 @@ static struct ingest_block *join(struct ingest_block *left, struct ingest_block 
 		return left ? left : right;
 	if (left->priority >= right->priority) {
 		left->right = join(left->right, right);
-		update_highest(left);
+		update(left);
 		return left;
 	}
 	right->left = join(left, right->left);
-	update_highest(right);
+	update(right);
 	return right;
 }
 
@@ -68,14 +79,14 @@ static struct ingest_block *insert(struct ingest_block *node, struct ingest_bloc
 {
 	if (!node || block->priority > node->priority) {
 		split(node, block, &block->left, &block->right);
-		update_highest(block);
+		update(block);
 		return block;
 	}
 	if (is_before(block, node))
 		node->left = insert(node->left, block);
 	else
 		node->right = insert(node->right, block);
-	update_highest(node);
+	update(node);
 	return node;
 }
 
@@ -89,8 +100,18 @@ static struct ingest_block *take_out(struct ingest_block *node, struct ingest_bl
 		node->left = take_out(node->left, block);
 	else
 		node->right = take_out(node->right, block);
-	update_highest(node);
+	update(node);
 	return node;
+}
+
+/* A block has changed: so does what the nodes above it know. */
+static void refresh(struct ingest_block *node, const struct ingest_block *block)
+{
+	if (!node)
+		return;
+	if (node != block)
+		refresh(is_before(block, node) ? node->left : node->right, block);
+	update(node);
 }
 
 static struct ingest_block **tree_of(struct ingest_blocks *blocks, const struct ingest_block *block)
@@ -155,6 +176,8 @@ struct ingest_block *ingest_block_find(const struct ingest_blocks *blocks, uint6
 void ingest_block_retire(struct ingest_blocks *blocks, struct ingest_block *block)
 {
 	ingest_table_take(&blocks->by_number, block->number);
+	if (block->is_placed)
+		refresh(*tree_of(blocks, block), block);
 	block->is_retired = true;
 	block->next = NULL;
 	if (blocks->newest)
@@ -199,13 +222,17 @@ static struct ingest_block *newer(struct ingest_block *a, struct ingest_block *b
 	return a->live_ns > b->live_ns || (a->live_ns == b->live_ns && a->id > b->id) ? a : b;
 }
 
-/* All nodes that cover the address, cutting off subtrees that end before it. */
+/*
+ * All nodes that cover the address and lived then, cutting off subtrees that end
+ * before either: a program that uses one address again and again leaves many
+ * blocks there, of which few are in question.
+ */
 static struct ingest_block *stab(struct ingest_block *node, uint64_t address, int64_t at_ns)
 {
 	struct ingest_block *best = NULL;
 
-	while (node && node->highest >= address) {
-		if (node->left && node->left->highest >= address)
+	while (node && node->highest >= address && node->latest >= at_ns) {
+		if (node->left)
 			best = newer(best, stab(node->left, address, at_ns));
 		if (node->address > address)
 			break;
@@ -229,7 +256,7 @@ static struct ingest_block *find_handle(struct ingest_block *node, uint64_t hand
 
 	while (node && node->address != handle)
 		node = node->address < handle ? node->right : node->left;
-	if (!node)
+	if (!node || node->latest < at_ns)
 		return NULL;
 	best = newer(find_handle(node->left, handle, at_ns),
 		     find_handle(node->right, handle, at_ns));
@@ -249,8 +276,8 @@ static bool is_tree_sound(const struct ingest_block *node)
 	if (!node)
 		return true;
 	copy = *node;
-	update_highest(&copy);
-	return copy.highest == node->highest &&
+	update(&copy);
+	return copy.highest == node->highest && copy.latest == node->latest &&
 	       (!node->left || (is_before(node->left, node) &&
 				node->left->priority <= node->priority)) &&
 	       (!node->right || (is_before(node, node->right) &&

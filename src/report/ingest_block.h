@@ -48,9 +48,10 @@ struct ingest_block {
 	bool is_retired;     /* in the list of those kept after their release */
 	bool is_placed;	     /* in a tree */
 
-	/* The tree: a treap by address that knows the highest end below each node. */
+	/* The tree: a treap by address whose nodes know what lies below them. */
 	struct ingest_block *left, *right;
-	uint64_t highest;
+	uint64_t highest; /* address */
+	int64_t latest;	  /* release; INT64_MAX if one is live */
 	uint32_t priority;
 
 	struct ingest_block *next; /* in the list of retired or spare ones */

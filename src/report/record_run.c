@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -110,6 +111,23 @@ void record_run_cancel(struct record_run *run)
 	waitpid(run->program, NULL, 0);
 }
 
+/* A reader of the program's output must not wait for us, nor anybody for what the shell opened. */
+static void keep_only(const int *kept, int count)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	dup2(null, STDIN_FILENO);
+	dup2(null, STDOUT_FILENO);
+	for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++) {
+		bool is_kept = false;
+
+		for (int i = 0; i < count; i++)
+			is_kept |= kept[i] == fd;
+		if (!is_kept)
+			close(fd);
+	}
+}
+
 _Noreturn static void become_collector(struct record_run *run, int from_record, int to_record)
 {
 	struct collect_link link = { from_record, to_record, run->show_progress };
@@ -118,8 +136,7 @@ _Noreturn static void become_collector(struct record_run *run, int from_record, 
 	setsid();
 	signal(SIGHUP, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
-	close(run->signals);
-	close(run->go);
+	keep_only((int[]){ from_record, to_record, run->session.lock }, 3);
 	_exit(collect_run(&run->session, &link) ? EXIT_GOOD : EXIT_NO_RECORDS);
 }
 

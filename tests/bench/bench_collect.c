@@ -55,7 +55,9 @@ static uint64_t address_of(uint64_t slot)
 static void put_copy(uint32_t thread)
 {
 	enum transfer_kind kind = draw() & 1 ? TRANSFER_H2D : TRANSFER_D2H;
-	uint64_t device = address_of(draw() % LIVE_BLOCKS) + (draw() & 0xff00);
+	/* Half of them into addresses that are used again and again. */
+	uint64_t block = draw() & 1 ? draw() % LIVE_BLOCKS : LIVE_BLOCKS + draw() % POOL_LIVE * 8;
+	uint64_t device = address_of(block) + (draw() & 0xff00);
 	uint64_t host = UINT64_C(0x7f5500000000) + (draw() & 0xffffff00);
 	bool is_up = kind == TRANSFER_H2D;
 	struct record copy = session_writer_copy(0, (uint32_t)(draw() % 5000) + 1000, kind,
@@ -81,7 +83,7 @@ static void put_pool_pair(uint32_t thread)
 		put(thread, record);
 	}
 	live[slot] = ++ids;
-	record = session_writer_alloc(0, 550, live[slot], address_of(LIVE_BLOCKS + slot),
+	record = session_writer_alloc(0, 550, live[slot], address_of(LIVE_BLOCKS + slot * 8),
 				      (draw() & 0xffffff) + 1, BLOCK_POOL);
 	record.api = 20;
 	record.stream = 0x555500001000;
