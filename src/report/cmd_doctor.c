@@ -96,6 +96,7 @@ static void judge_places(struct doctor *doctor)
 static void judge_recording(struct doctor *doctor)
 {
 	char preload[PATH_MAX], simulated[PATH_MAX];
+	bool has_simulated;
 
 	if (!program_find_preload(preload, sizeof(preload))) {
 		doctor_say(doctor, DOCTOR_BAD,
@@ -103,13 +104,14 @@ static void judge_recording(struct doctor *doctor)
 		return;
 	}
 	doctor_preload(doctor, preload);
-	if (program_find_simdriver(simulated, sizeof(simulated)))
+	has_simulated = program_find_simdriver(simulated, sizeof(simulated));
+	if (has_simulated)
 		doctor_proof_simulated(doctor);
 	else
 		doctor_say(doctor, DOCTOR_NOTE,
 			   "the simulated driver is not installed; recording is proved on this "
 			   "machine's own only");
-	doctor_proof_driver(doctor);
+	doctor_proof_driver(doctor, has_simulated);
 }
 
 static int run(int argc, char **argv)

@@ -5,6 +5,8 @@
 
 #include "report/terminal.h"
 
+#include <stdbool.h>
+
 struct doctor {
 	struct terminal terminal;
 	int bad; /* findings that stand in the way */
@@ -31,6 +33,6 @@ void doctor_preload(struct doctor *doctor, const char *path);
  * version and devices.
  */
 void doctor_proof_simulated(struct doctor *doctor);
-void doctor_proof_driver(struct doctor *doctor);
+void doctor_proof_driver(struct doctor *doctor, bool can_do_without);
 
 #endif

@@ -237,7 +237,7 @@ static void judge_driver(struct doctor *doctor, const struct proof *proof)
 			   "the calls to this machine's driver are not in the trace");
 }
 
-void doctor_proof_driver(struct doctor *doctor)
+void doctor_proof_driver(struct doctor *doctor, bool can_do_without)
 {
 	struct proof proof;
 	char why[256], init[64];
@@ -247,9 +247,9 @@ void doctor_proof_driver(struct doctor *doctor)
 		return;
 	run_record(&proof, false);
 	if (find_answer(&proof, "absent", why, sizeof(why))) {
-		doctor_say(doctor, DOCTOR_NOTE,
-			   "there is no driver here (%s); programs can be recorded with --simulate",
-			   why);
+		doctor_say(doctor, can_do_without ? DOCTOR_NOTE : DOCTOR_BAD,
+			   "there is no driver here (%s)%s", why,
+			   can_do_without ? "; programs can be recorded with --simulate" : "");
 	} else if (has_ended_well(doctor, &proof, "machine's driver")) {
 		name = find_answer(&proof, "init", init, sizeof(init)) ?
 			       result_name((unsigned)atoi(init)) :
