@@ -137,7 +137,7 @@ static struct stream *find_releasing(struct context *context)
 
 	pthread_mutex_lock(&context->lock);
 	stream = context->streams;
-	while (stream && !(stream->released && queue_idle(stream)))
+	while (stream && !(atomic_load(&stream->released) && queue_idle(stream)))
 		stream = stream->next;
 	if (stream)
 		handle_retain(stream);

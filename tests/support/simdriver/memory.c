@@ -150,10 +150,19 @@ void memory_drop(struct block *block)
 	handle_give(OBJECT_BLOCK, block);
 }
 
+/* What was given to cuMemFreeAsync on a stream of another context stays that one's. */
 void memory_end_all(struct context *context)
 {
-	while (context->blocks)
-		memory_drop(context->blocks);
+	while (context->blocks) {
+		struct block *block = context->blocks;
+
+		if (block->released) {
+			context_drop_block(block);
+			block->context = NULL;
+		} else {
+			memory_drop(block);
+		}
+	}
 }
 
 /* The block at exactly this address, or NULL. */
@@ -213,26 +222,31 @@ CUresult memory_free(CUdeviceptr dptr)
 	}
 }
 
+/* Takes the blocks off the list whose position the stream has passed. */
+static struct block *take_passed(struct stream *stream)
+{
+	struct block *block, *next, *passed = NULL, *left = NULL;
+
+	pthread_mutex_lock(&stream->lock);
+	for (block = atomic_load(&stream->released); block; block = next) {
+		struct block **list = queue_passed(stream, block->free_seq) ? &passed : &left;
+
+		next = block->free_next;
+		block->free_next = *list;
+		*list = block;
+	}
+	atomic_store(&stream->released, left);
+	pthread_mutex_unlock(&stream->lock);
+	return passed;
+}
+
 void memory_observe(struct stream *stream)
 {
 	struct block *list, *next;
 
-	pthread_mutex_lock(&stream->lock);
-	list = stream->released;
-	stream->released = NULL;
-	for (struct block **place = &list; *place;) {
-		struct block *block = *place;
-
-		if (queue_passed(stream, block->free_seq)) {
-			place = &block->free_next;
-			continue;
-		}
-		*place = block->free_next;
-		block->free_next = stream->released;
-		stream->released = block;
-	}
-	pthread_mutex_unlock(&stream->lock);
-	for (; list; list = next) {
+	if (!atomic_load(&stream->released))
+		return;
+	for (list = take_passed(stream); list; list = next) {
 		next = list->free_next;
 		memory_drop(list);
 	}

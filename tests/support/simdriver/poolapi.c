@@ -74,8 +74,8 @@ static CUresult release_plain(struct block *block, struct stream *stream)
 	pthread_mutex_lock(&stream->lock);
 	block->released = true;
 	block->free_seq = atomic_load(&stream->submitted);
-	block->free_next = stream->released;
-	stream->released = block;
+	block->free_next = atomic_load(&stream->released);
+	atomic_store(&stream->released, block);
 	pthread_mutex_unlock(&stream->lock);
 	return CUDA_SUCCESS;
 }

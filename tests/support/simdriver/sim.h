@@ -433,7 +433,7 @@ struct stream {
 	struct graph_node **tails;	/* of the capture: what new work depends on */
 	size_t tail_count, tail_room;
 
-	struct block *released;	/* cuMemFreeAsync of plain blocks, until observed */
+	_Atomic(struct block *) released;	/* cuMemFreeAsync of plain blocks, until observed */
 	struct stream *next, *prev;	/* of the context */
 };
 

@@ -176,6 +176,21 @@ START_TEST(free_async_refuses_managed_and_pinned_memory)
 }
 END_TEST
 
+START_TEST(a_block_released_on_a_foreign_stream_outlives_its_context)
+{
+	CUdeviceptr block;
+	CUcontext other;
+	size_t before = bench_free_bytes();
+
+	ck_cu(cuCtxCreate(&other, NULL, 0, b.device));
+	ck_cu(cuMemAlloc(&block, 64 * MIB));
+	ck_cu(cuMemFreeAsync(block, b.stream));
+	ck_cu(cuCtxDestroy(other));
+	ck_cu(cuStreamSynchronize(b.stream));
+	ck_assert_uint_eq(before, bench_free_bytes());
+}
+END_TEST
+
 Suite *suite_pool(void)
 {
 	Suite *suite = suite_create("simdriver pools");
@@ -191,6 +206,7 @@ Suite *suite_pool(void)
 	tcase_add_test(tcase, free_async_takes_plain_blocks_and_gives_them_back_at_its_synchronise);
 	tcase_add_test(tcase, another_streams_synchronise_gives_nothing_back);
 	tcase_add_test(tcase, a_release_behind_an_event_of_the_context_waits_for_running_work);
+	tcase_add_test(tcase, a_block_released_on_a_foreign_stream_outlives_its_context);
 	tcase_add_test(tcase, free_async_refuses_managed_and_pinned_memory);
 	suite_add_tcase(suite, tcase);
 	return suite;
