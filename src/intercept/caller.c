@@ -115,14 +115,15 @@ static int compare_counts(struct dl_phdr_info *info, size_t size, void *data)
 void caller_scan(const void *caller)
 {
 	uint64_t page = (uintptr_t)caller >> CALLER_PAGE_BITS;
+	uint64_t *set = caller_set(page);
 	int saved_errno = errno;
 	bool is_changed = false;
 
 	dl_iterate_phdr(compare_counts, &is_changed);
 	if (is_changed)
 		dl_iterate_phdr(visit, NULL);
-	caller_pages.page[page % CALLER_PAGES] = page << CALLER_EPOCH_BITS |
-						 (uint16_t)atomic_load(&caller_epoch);
+	set[1] = set[0];
+	set[0] = page << CALLER_EPOCH_BITS | (uint16_t)atomic_load(&caller_epoch);
 	errno = saved_errno;
 }
 
