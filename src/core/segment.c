@@ -51,7 +51,7 @@ struct record *segment_refill(uint32_t slots)
 	return record;
 }
 
-void segment_write_text(const struct record *record, const char *text, size_t bytes)
+bool segment_write_text(const struct record *record, const char *text, size_t bytes)
 {
 	struct thread_segment *self = &thread_segment;
 	struct record *slots;
@@ -62,12 +62,13 @@ void segment_write_text(const struct record *record, const char *text, size_t by
 	count = (uint32_t)(bytes / sizeof(*slots)) + 1; /* a NUL always fits */
 	slots = segment_reserve(self, 1 + count);
 	if (!slots)
-		return;
+		return false;
 	slots[0] = *record;
 	slots[0].text_slots = count;
 	memset(&slots[1], 0, count * sizeof(*slots));
 	memcpy(&slots[1], text, bytes);
 	segment_publish(self, 1 + count);
+	return true;
 }
 
 /* A child of fork that recorded nothing must not speak for its parent. */

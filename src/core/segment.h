@@ -99,9 +99,9 @@ static inline void segment_count(_Atomic uint64_t *counter, uint64_t by)
 /*
  * Write a record of a kind that carries text: `record` gives all fields but
  * text_slots; `text` is `bytes` long and cut to what fits one chunk.  Any thread
- * that is ready.
+ * that is ready.  False: lost, and counted.
  */
-void segment_write_text(const struct record *record, const char *text, size_t bytes);
+bool segment_write_text(const struct record *record, const char *text, size_t bytes);
 
 /* Note that an image is about to end or be replaced (enum control_end). */
 void segment_end(enum control_end how);

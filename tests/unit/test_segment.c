@@ -171,7 +171,7 @@ static struct found_text *write_module(size_t bytes)
 
 	memset(text, 'x', bytes);
 	segment_enter();
-	segment_write_text(&record, text, bytes);
+	ck_assert(segment_write_text(&record, text, bytes));
 	free(text);
 	open_reader();
 	trace_reader_walk(&reader, 1, find_module, &found);
