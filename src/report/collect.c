@@ -5,9 +5,9 @@
 #include "report/collect_process.h"
 #include "report/collect_progress.h"
 #include "report/collect_survivor.h"
+#include "report/collect_trace.h"
 #include "report/ingest.h"
 #include "report/message.h"
-#include "report/session_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -54,30 +53,6 @@ static int64_t now_ns(void)
 	return (int64_t)clock_system_ns(CLOCK_MONOTONIC);
 }
 
-/* A bare preload's trace gets its name when its first process is seen. */
-static void choose_trace(struct collector *collector, const struct trace_control *control)
-{
-	struct session *session = collector->session;
-	const char *template = *session->output ? session->output : "custody.%e.%p.db";
-	char executable[CONTROL_PATH_BYTES];
-	char path[PATH_MAX], why[PATH_MAX + 128];
-	const char *fault = NULL;
-	char *name;
-
-	snprintf(executable, sizeof(executable), "%.*s", CONTROL_PATH_BYTES - 1,
-		 control->executable);
-	name = session_name_expand(template, control->pid, executable, &fault);
-	if (!name)
-		message_die(EXIT_COULD_NOT, "cannot name the trace '%s': %s; what was recorded "
-			    "stays in %s", template, fault, session->directory);
-	snprintf(path, sizeof(path), "%s", name);
-	free(name);
-	if (!session_reserve_next(path, why, sizeof(why)))
-		message_die(EXIT_COULD_NOT, "%s; what was recorded stays in %s", why,
-			    session->directory);
-	session_note_trace(session, path);
-}
-
 static void open_store(struct collector *collector, const struct trace_control *control)
 {
 	struct session *session = collector->session;
@@ -85,7 +60,7 @@ static void open_store(struct collector *collector, const struct trace_control *
 	bool is_new;
 
 	if (!*session->trace)
-		choose_trace(collector, control);
+		collect_trace_choose(session, control);
 	ingest_start(&collector->ingest,
 		     store_open(session->trace, session->directory, &is_new));
 	if (is_new) {
@@ -363,37 +338,6 @@ static void tell_record(struct collector *collector)
 		message_level = MESSAGE_QUIET; /* nobody there: nobody to talk to either */
 }
 
-static void bind_if(sqlite3_stmt *statement, int at, bool is_known, int value)
-{
-	if (is_known)
-		sqlite3_bind_int(statement, at, value);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
-/* The status is that of the last image the program's process has run. */
-static void write_exit_status(struct collector *collector)
-{
-	struct store *store = collector->ingest.store;
-	const struct ingest_process *process, *last = NULL;
-	int status = collector->end.wait_status;
-	sqlite3_stmt *update = NULL;
-
-	for (process = collector->ingest.processes; process; process = process->next)
-		if (process->pid == collector->end.pid && (!last || process->id > last->id))
-			last = process;
-	if (!collector->has_end || !last)
-		return;
-	store_begin(store);
-	store_prepare(store, &update,
-		      "UPDATE process SET exit_status = ?, exit_signal = ? WHERE id = ?");
-	bind_if(update, 1, WIFEXITED(status), WEXITSTATUS(status));
-	bind_if(update, 2, WIFSIGNALED(status), WTERMSIG(status));
-	sqlite3_bind_int64(update, 3, last->id);
-	store_step(store, update);
-	store_forget(store, &update);
-}
-
 /* While the program runs, nobody waits for us. */
 static void show_progress(struct collector *collector)
 {
@@ -412,7 +356,8 @@ static void complete(struct collector *collector)
 {
 	struct store *store = collector->ingest.store;
 
-	write_exit_status(collector);
+	if (collector->has_end)
+		collect_trace_note_exit(&collector->ingest, &collector->end);
 	collect_progress_update(&collector->progress, 1, 1);
 	ingest_finish(&collector->ingest);
 	collect_progress_end(&collector->progress);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/ingest.h"
 
+#include "report/ingest_counter.h"
 #include "report/message.h"
 
 #include <fcntl.h>
@@ -221,7 +222,7 @@ void ingest_process_end(struct ingest_process *process, int64_t end_ns)
 	process->end_ns = stated_ns ? stated_ns : end_ns;
 	if (process->end_ns < process->last_ns)
 		process->end_ns = process->last_ns;
-	ingest_record_leftovers(process);
+	ingest_counter_leftovers(process);
 	/* A deferred free that was still pending is done by the driver now. */
 	ingest_record_release_all(process, 0, process->end_ns, RELEASE_EXIT);
 	end_contexts(process);

@@ -8,6 +8,8 @@
  *	ingest_merge	the records of its threads in the order of time
  *	ingest_record	one record becomes rows
  *	ingest_identity	devices, contexts, streams, events, threads: who is who
+ *	ingest_transfer	a copy, and the blocks it touches
+ *	ingest_counter	calls that were only counted, records that were lost
  *	ingest_block	blocks by number and by address
  *	ingest_total	sums per function, transfer sites and their sums
  *	ingest_peak	use over time
@@ -182,8 +184,8 @@ void ingest_merge_free(struct ingest_process *process);
 void ingest_record(struct ingest_process *process, struct ingest_thread *thread, uint32_t clock,
 		   const struct record *record, const char *text, size_t text_bytes);
 
-/* What counters of threads that still lived held, and what was lost without a record. */
-void ingest_record_leftovers(struct ingest_process *process);
+/* A writer built with another table counts its rows differently: its names are not ours. */
+bool ingest_record_has_our_names(const struct ingest_process *process);
 
 /* The number of an api in the file: its row in driver.tbl + 1; makes its row. */
 uint16_t ingest_record_api(struct ingest_process *process, uint16_t api);

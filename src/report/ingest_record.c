@@ -3,6 +3,7 @@
 #include "report/ingest.h"
 
 #include "core/api_names.h"
+#include "report/ingest_counter.h"
 #include "report/ingest_transfer.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ static enum object_act find_act(uint16_t api)
 }
 
 /* A writer built with another table counts its rows differently: its names are not ours. */
-static bool has_our_names(const struct ingest_process *process)
+bool ingest_record_has_our_names(const struct ingest_process *process)
 {
 	return process->map.control->apis == API_NAMES;
 }
@@ -62,7 +63,7 @@ uint16_t ingest_record_api(struct ingest_process *process, uint16_t api)
 	*known |= bit;
 	snprintf(name, sizeof(name), "unknown_%u", api);
 	store_row_api(&process->ingest->rows, (uint16_t)(api + 1),
-		      api < API_NAMES && has_our_names(process) ? api_names[api].symbol : name);
+		      api < API_NAMES && ingest_record_has_our_names(process) ? api_names[api].symbol : name);
 	return (uint16_t)(api + 1);
 }
 
@@ -284,7 +285,7 @@ static void follow_object(struct ingest_process *process, const struct record *r
 			  const struct store_row_call *call)
 {
 	int64_t end_ns = call->start_ns + call->duration_ns;
-	enum object_act act = has_our_names(process) ? find_act(record->api) : ACT_NONE;
+	enum object_act act = ingest_record_has_our_names(process) ? find_act(record->api) : ACT_NONE;
 
 	switch (act) {
 	case ACT_STREAM_CREATE:
@@ -320,30 +321,6 @@ static void handle_operation(struct ingest_process *process, struct ingest_threa
 		block->is_exported = true;
 		ingest_record_batch(process, block);
 	}
-}
-
-static void handle_counter(struct ingest_process *process, uint32_t clock,
-			   const struct record *record, const struct store_row_call *call)
-{
-	struct store_row_calls *calls = ingest_total_calls(&process->ingest->total, process->id,
-							   call->thread_id, call->api);
-	int64_t max_ns = ingest_clock_span(&process->clock, record->stream, clock);
-
-	calls->calls += record->a;
-	calls->errors += record->b;
-	calls->is_timed |= record->c != 0;
-	calls->total_ns += ingest_clock_span(&process->clock, record->c, clock);
-	if (max_ns > calls->max_ns)
-		calls->max_ns = max_ns;
-}
-
-static void note_gap(struct ingest_process *process, uint32_t thread_id, uint32_t clock,
-		     uint64_t count, uint64_t from, uint64_t to)
-{
-	process->lost += count;
-	store_row_gap(&process->ingest->rows, process->id, thread_id, count,
-		      from ? ingest_clock_ns(&process->clock, from, clock) : 0,
-		      to ? ingest_clock_ns(&process->clock, to, clock) : 0);
 }
 
 static void handle_text(struct ingest_process *process, struct ingest_thread *thread,
@@ -406,10 +383,10 @@ static void handle(struct ingest_process *process, struct ingest_thread *thread,
 		handle_context_end(process, record, call);
 		break;
 	case RECORD_COUNTER:
-		handle_counter(process, clock, record, call);
+		ingest_counter_add(process, clock, record, call);
 		break;
 	case RECORD_GAP:
-		note_gap(process, thread->id, clock, record->a, record->b, record->c);
+		ingest_counter_lost(process, thread->id, clock, record->a, record->b, record->c);
 		break;
 	default:
 		break;
@@ -438,60 +415,4 @@ void ingest_record(struct ingest_process *process, struct ingest_thread *thread,
 		handle(process, thread, clock, &copy, &call);
 	if (carries_failure(&copy))
 		note_failure(process, &copy, &call);
-}
-
-static void read_block(struct ingest_process *process, const struct counter_block *block)
-{
-	struct ingest_thread *thread =
-		ingest_identity_thread(process, block->thread, block->tid, 0);
-	uint64_t lost = atomic_load_explicit(&block->lost, memory_order_relaxed);
-
-	for (uint16_t api = 0; has_our_names(process) && api < API_NAMES; api++) {
-		const struct trace_counter *counter;
-		struct record record = { .kind = RECORD_COUNTER, .api = api };
-		struct store_row_call call = { .thread_id = thread->id };
-
-		if (api_names[api].slot < 0 || api_names[api].slot >= COUNTER_SLOTS)
-			continue;
-		counter = &block->counter[api_names[api].slot];
-		record.a = atomic_load_explicit(&counter->calls, memory_order_relaxed);
-		record.b = atomic_load_explicit(&counter->errors, memory_order_relaxed);
-		record.c = atomic_load_explicit(&counter->ticks, memory_order_relaxed);
-		record.stream = atomic_load_explicit(&counter->max_ticks, memory_order_relaxed);
-		if (!record.a)
-			continue;
-		call.api = ingest_record_api(process, api);
-		handle_counter(process, block->clock, &record, &call);
-	}
-	if (lost)
-		note_gap(process, thread->id, block->clock, lost,
-			 atomic_load_explicit(&block->lost_from, memory_order_relaxed),
-			 atomic_load_explicit(&block->lost_to, memory_order_relaxed));
-}
-
-static void read_counters(struct ingest_process *process, const struct trace_chunk *chunk)
-{
-	for (int i = 0; i < CHUNK_COUNTER_BLOCKS; i++) {
-		const struct counter_block *block =
-			(const struct counter_block *)chunk->block[i];
-
-		if (atomic_load_explicit(&block->in_use, memory_order_acquire) == 1)
-			read_block(process, block);
-	}
-}
-
-void ingest_record_leftovers(struct ingest_process *process)
-{
-	const struct trace_control *control = process->map.control;
-	uint64_t lost = atomic_load_explicit(&control->lost, memory_order_relaxed);
-
-	store_begin(process->ingest->store);
-	for (uint32_t i = 0; i < process->chunk_segments; i++)
-		for (uint32_t j = 0; j < SEGMENT_CHUNKS; j++)
-			if (process->chunk[i][j].is_counters)
-				read_counters(process, process->chunk[i][j].chunk);
-	if (lost)
-		note_gap(process, 0, control->clock, lost,
-			 atomic_load_explicit(&control->lost_from, memory_order_relaxed),
-			 atomic_load_explicit(&control->lost_to, memory_order_relaxed));
 }
