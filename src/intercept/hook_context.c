@@ -47,15 +47,19 @@ static void expect_death(uint64_t handle)
 	dying = context_find(handle, &context) ? context.number : 0;
 }
 
-/* A handle that is handed out anew cannot be that of a living context we know. */
+/* A handle that is handed out anew cannot be that of a living context: we missed its end. */
 void hook_context_create(struct call *call, uint64_t handle, CUdevice device)
 {
+	uint32_t missed = 0;
+
 	if (handle) {
-		current_bury(handle);
+		missed = current_bury(handle);
 		current_meet(handle, device, false);
 		current_set(handle);
 	}
 	hook_operation(call, handle, 0, 0, STREAM_NONE);
+	if (missed)
+		write_end(call, handle, missed, RELEASE_CONTEXT);
 }
 
 void hook_context_destroy_before(struct call *call, uint64_t handle)

@@ -236,6 +236,33 @@ START_TEST(a_context_takes_its_blocks_with_it)
 }
 END_TEST
 
+static CUresult CUDAAPI create_context(CUcontext *context, CUctxCreateParams *parameters,
+				       unsigned int flags, CUdevice device)
+{
+	(void)parameters;
+	(void)flags;
+	(void)device;
+	*context = fake_context;
+	return fake_result;
+}
+
+START_TEST(a_handle_made_anew_ends_the_context_that_had_it)
+{
+	CUcontext context;
+	const struct fake_look *look;
+
+	fake_allocate(0x7000, 4096);
+	fake_set(API_cuCtxCreate_v4, create_context);
+	cuCtxCreate_v4(&context, NULL, 0, 0);
+	look = fake_look();
+	ck_assert_uint_eq(look->count, 2);
+	ck_assert_int_eq(look->record[0].kind, RECORD_OPERATION);
+	ck_assert_int_eq(look->record[1].kind, RECORD_CONTEXT_END);
+	ck_assert_uint_lt(record_context(&look->record[1]), record_context(&look->record[0]));
+	ck_assert_uint_eq(tracker_count(), 0);
+}
+END_TEST
+
 static int primary_is_active;
 
 static CUresult CUDAAPI retain_primary(CUcontext *context, CUdevice device)
@@ -493,6 +520,7 @@ int main(void)
 
 	tcase_add_checked_fixture(other, fake_start, fake_stop);
 	tcase_add_test(other, a_context_takes_its_blocks_with_it);
+	tcase_add_test(other, a_handle_made_anew_ends_the_context_that_had_it);
 	tcase_add_test(other, a_primary_context_dies_with_its_last_holder);
 	tcase_add_test(other, a_dead_current_context_has_no_number);
 	tcase_add_test(other, calls_into_a_capture_say_so);
