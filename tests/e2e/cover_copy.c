@@ -287,11 +287,19 @@ static void sets_in_line(unsigned i)
 	note("MEMSET", sets_async[i].api, count * width, 0, left + 8, NULL);
 }
 
+static void synchronize(void)
+{
+	must("cuStreamSynchronize", cuStreamSynchronize(stream));
+	note_operation("cuStreamSynchronize", "own", 0);
+}
+
+/* The stream waits for nobody: what it still sets of the last round must be done. */
 static void sets_in_rows(unsigned i)
 {
 	static const size_t pitch = 512, columns = 30, rows = 11;
 	unsigned width = sets_2d[i].width;
 
+	synchronize();
 	if (width == 1)
 		must(sets_2d[i].api, sets_2d[i].set8(right, pitch, 0x11, columns, rows));
 	else if (width == 2)

@@ -40,8 +40,12 @@ CUSTODY_PROGRAM=$custody
 export LD_LIBRARY_PATH CUSTODY_PROGRAM
 if [ -n "$SANITIZE" ]; then
 	# A preload that needs the sanitizer's runtime stands before it in the list.
-	ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
-	export ASAN_OPTIONS
+	# Findings go to files: a collector's standard error is nobody's.
+	findings=log_path=$scratch/finding
+	ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0:$findings
+	UBSAN_OPTIONS=print_stacktrace=1:$findings
+	TSAN_OPTIONS=$findings${TSAN_OPTIONS:+:$TSAN_OPTIONS}
+	export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 fi
 
 clean_up() {
@@ -232,6 +236,12 @@ trim() {
 }
 
 finish() {
+	local finding
+	for finding in $(compgen -G "$scratch/finding.*"); do
+		echo "not ok - no sanitizer finds anything"
+		sed 's/^/#   /; 40q' "$finding"
+		failed=$((failed + 1))
+	done
 	[ "$failed" -eq 0 ] || exit 1
 	[ "$passed" -gt 0 ] || exit 77
 	exit 0
