@@ -12,7 +12,7 @@
 __thread struct caller_pages caller_pages __attribute__((tls_model("initial-exec")));
 _Atomic uint64_t caller_epoch = 1;
 
-enum { MODULES = 8192, MODULES_MAX = MODULES * 3 / 4, BUILD_ID_BYTES = 80 };
+enum { MODULES = 8192, MODULES_MAX = MODULES * 3 / 4, BUILD_ID_BYTES = 80, RETRY_NS = 10000000 };
 
 /*
  * Recorded modules, hashed by where they begin.  The lock is taken inside the
@@ -30,6 +30,9 @@ static struct lock lock;
 static _Atomic uint64_t seen_adds;
 static _Atomic uint64_t seen_subs;
 
+/* When to tell again of modules whose records were lost; 0: there are none. */
+static _Atomic uint64_t retry_ns;
+
 static uint64_t hash_text(const char *text)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -39,11 +42,16 @@ static uint64_t hash_text(const char *text)
 	return hash;
 }
 
+static size_t module_home(uintptr_t start)
+{
+	return (start >> CALLER_PAGE_BITS) * UINT64_C(0x9e3779b97f4a7c15) >> 51;
+}
+
 /* Note this module; false: noted before.  Under the lock. */
 static bool remember(const struct object *object)
 {
 	struct module module = { object->start, object->end, hash_text(object->path) };
-	size_t at = (object->start >> CALLER_PAGE_BITS) * UINT64_C(0x9e3779b97f4a7c15) >> 51;
+	size_t at = module_home(object->start);
 
 	while (modules[at].start && modules[at].start != module.start)
 		at = (at + 1) % MODULES;
@@ -57,8 +65,19 @@ static bool remember(const struct object *object)
 	return true;
 }
 
-/* Path, NUL, build id, NUL. */
-static void write_module(const struct object *object)
+/* Its record was lost with a full buffer: it is to be told again.  Under the lock. */
+static void forget(const struct object *object)
+{
+	size_t at = module_home(object->start);
+
+	while (modules[at].start != object->start)
+		at = (at + 1) % MODULES;
+	modules[at].end = 0;
+	atomic_store(&retry_ns, clock_system_ns(CLOCK_MONOTONIC) + RETRY_NS);
+}
+
+/* Path, NUL, build id, NUL.  False: lost. */
+static bool write_module(const struct object *object)
 {
 	char text[PATH_MAX + BUILD_ID_BYTES];
 	const struct record record = {
@@ -78,7 +97,7 @@ static void write_module(const struct object *object)
 	}
 	text[length++] = '\0';
 	object_build_id(object, text + length, BUILD_ID_BYTES);
-	segment_write_text(&record, text, length + strlen(text + length) + 1);
+	return segment_write_text(&record, text, length + strlen(text + length) + 1);
 }
 
 static int visit(struct dl_phdr_info *info, size_t size, void *data)
@@ -91,8 +110,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
 	if (object.start >= object.end)
 		return 0;
 	lock_take(&lock);
-	if (remember(&object))
-		write_module(&object);
+	if (remember(&object) && !write_module(&object))
+		forget(&object);
 	lock_give(&lock);
 	return 0;
 }
@@ -112,6 +131,15 @@ static int compare_counts(struct dl_phdr_info *info, size_t size, void *data)
 	return 1;
 }
 
+/* While the buffer is full every recorded call comes here; it looks again now and then. */
+static bool must_retry(void)
+{
+	uint64_t due = atomic_load_explicit(&retry_ns, memory_order_relaxed);
+
+	return due && clock_system_ns(CLOCK_MONOTONIC) >= due &&
+	       atomic_compare_exchange_strong(&retry_ns, &due, 0);
+}
+
 void caller_scan(const void *caller)
 {
 	uint64_t page = (uintptr_t)caller >> CALLER_PAGE_BITS;
@@ -120,10 +148,12 @@ void caller_scan(const void *caller)
 	bool is_changed = false;
 
 	dl_iterate_phdr(compare_counts, &is_changed);
-	if (is_changed)
+	if (is_changed || must_retry())
 		dl_iterate_phdr(visit, NULL);
-	set[1] = set[0];
-	set[0] = page << CALLER_EPOCH_BITS | (uint16_t)atomic_load(&caller_epoch);
+	if (!atomic_load_explicit(&retry_ns, memory_order_relaxed)) {
+		set[1] = set[0];
+		set[0] = page << CALLER_EPOCH_BITS | (uint16_t)atomic_load(&caller_epoch);
+	}
 	errno = saved_errno;
 }
 
@@ -149,5 +179,6 @@ void caller_reset(void)
 	module_count = 0;
 	atomic_store(&seen_adds, 0);
 	atomic_store(&seen_subs, 0);
+	atomic_store(&retry_ns, 0);
 	atomic_fetch_add(&caller_epoch, 1);
 }

@@ -32,7 +32,7 @@ static uint64_t ask_capability(CUdevice device)
 	return (uint64_t)(major * 10 + minor);
 }
 
-static void write_device(CUdevice device)
+static bool write_device(CUdevice device)
 {
 	char name[NAME_BYTES] = "";
 	size_t total = 0;
@@ -51,7 +51,7 @@ static void write_device(CUdevice device)
 	record.c = total;
 	record.stream = ask_capability(device);
 	REAL(driver, cuDeviceGetName)(name, NAME_BYTES - 1, device);
-	segment_write_text(&record, name, strlen(name) + 1);
+	return segment_write_text(&record, name, strlen(name) + 1);
 }
 
 /* With the first context: the driver is up, so its version can be had too. */
@@ -63,7 +63,8 @@ static void write_device_once(int device)
 		return;
 	if (REAL(driver, cuDriverGetVersion)(&version) == CUDA_SUCCESS)
 		segment_set_driver(version);
-	write_device(device);
+	if (!write_device(device))
+		atomic_store(&is_recorded[device], false);
 }
 
 static void write_context(uint64_t handle, uint32_t number, int device, bool is_primary)
