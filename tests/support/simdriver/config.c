@@ -75,6 +75,17 @@ void config_sleep_until(uint64_t when_ns)
 	}
 }
 
+void config_pass_until(uint64_t when_ns)
+{
+	const uint64_t worth_sleeping = 80000;
+	uint64_t now = config_now_ns();
+
+	if (now + worth_sleeping < when_ns)
+		config_sleep_until(when_ns);
+	while (config_now_ns() < when_ns && !atomic_load(&config_stopping))
+		;
+}
+
 /* ------------------------------------------------------------------ settings */
 
 /* A number with an optional K, M, G or T of 1,024. */
@@ -197,6 +208,7 @@ static void read_settings(void)
 	settings.strict = read_number("SIMCUDA_STRICT", 1) != 0;
 	settings.verbose = read_number("SIMCUDA_VERBOSE", 0) != 0;
 	settings.pools = read_number("SIMCUDA_POOLS", 1) != 0;
+	settings.free_plain = read_number("SIMCUDA_FREE_PLAIN", 1) != 0;
 	settings.vmm = read_number("SIMCUDA_VMM", 1) != 0;
 	settings.managed = read_number("SIMCUDA_MANAGED", 1) != 0;
 	settings.inline_ops = read_number("SIMCUDA_INLINE", 0) != 0;
@@ -353,7 +365,7 @@ static CUresult apply_rules(const char *call)
 		config_trace("simulated driver: %s\n", call);
 	delay = match_rules(settings.delay, settings.delays, call);
 	if (delay)
-		config_sleep_until(config_now_ns() + (uint64_t)delay * 1000);
+		config_pass_until(config_now_ns() + (uint64_t)delay * 1000);
 	error = match_rules(settings.fail, settings.fails, call);
 	if (error && is_sticky(error) && sim_thread.current) {
 		atomic_store(&sim_thread.current->error, (int)error);

@@ -244,6 +244,7 @@ CUresult exec_launch(CUgraphExec hGraph, CUstream hStream)
 		error = stream_find(hStream, &stream);
 	if (!error)
 		error = capture_check_legacy(stream);
+	/* A launch does not become a child node here. */
 	if (!error)
 		error = capture_check_stream(stream);
 	if (error)
@@ -368,6 +369,17 @@ CUresult exec_set_kernel(CUgraphExec hGraphExec, CUgraphNode hNode,
 	if (!error)
 		replace(exec, step, &op);
 	return error;
+}
+
+CUresult exec_set_kernel_old(CUgraphExec hGraphExec, CUgraphNode hNode,
+			     const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+	CUDA_KERNEL_NODE_PARAMS params = {0};
+
+	if (!nodeParams)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(&params, nodeParams, sizeof(*nodeParams));
+	return exec_set_kernel(hGraphExec, hNode, &params);
 }
 
 /* Kernels, copies and memsets can be switched off, nothing else. */

@@ -51,7 +51,7 @@ static void *host_address(unsigned long long address)
 /* sim_delay(unsigned microseconds) keeps its stream busy. */
 static void run_delay(const struct simk_launch *launch)
 {
-	config_sleep_until(config_now_ns() + *(unsigned *)launch->params[0] * 1000ull);
+	config_pass_until(config_now_ns() + *(unsigned *)launch->params[0] * 1000ull);
 }
 
 /* sim_fill(unsigned long long address, unsigned value, unsigned words) writes memory. */

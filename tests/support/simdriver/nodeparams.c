@@ -55,6 +55,17 @@ CUresult nodeparams_kernel(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParam
 	return error;
 }
 
+/* The older structure is the beginning of the newer one. */
+CUresult nodeparams_kernel_old(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUresult error = nodeParams ? nodeparams_kernel(hNode, &params) : CUDA_ERROR_INVALID_VALUE;
+
+	if (!error)
+		memcpy(nodeParams, &params, sizeof(*nodeParams));
+	return error;
+}
+
 CUresult nodeparams_alloc(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
 	struct graph_node *node;
@@ -171,6 +182,16 @@ CUresult nodeparams_set_kernel(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS 
 	replace(node, &op);
 	launch_describe(node->op.kernel, &node->params.kernel);
 	return CUDA_SUCCESS;
+}
+
+CUresult nodeparams_set_kernel_old(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+	CUDA_KERNEL_NODE_PARAMS params = {0};
+
+	if (!nodeParams)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(&params, nodeParams, sizeof(*nodeParams));
+	return nodeparams_set_kernel(hNode, &params);
 }
 
 /* ------------------------------------------------------------------ any kind */

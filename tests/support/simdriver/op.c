@@ -4,8 +4,6 @@
 #include "graph.h"
 #include "launch.h"
 
-enum { SLEEP_ABOVE_NS = 80000 };
-
 static void copy_box(const struct box *box)
 {
 	if (box->height == 1 && box->depth == 1) {
@@ -114,16 +112,6 @@ static uint64_t simulated_ns(const struct op *op)
 	}
 }
 
-static void pass_time(uint64_t begin, uint64_t ns)
-{
-	uint64_t end = begin + ns;
-
-	if (ns > SLEEP_ABOVE_NS)
-		config_sleep_until(end);
-	while (config_now_ns() < end && !atomic_load(&config_stopping))
-		;
-}
-
 bool op_is_quick(const struct op *op)
 {
 	size_t bytes = op->box.width * op->box.height;
@@ -209,7 +197,7 @@ void op_run(struct op *op, struct stream *stream)
 
 	act(op, stream);
 	if (ns)
-		pass_time(begin, ns);
+		config_pass_until(begin + ns);
 }
 
 void op_release(struct op *op)

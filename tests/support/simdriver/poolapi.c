@@ -69,7 +69,7 @@ CUresult poolapi_alloc_from(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool han
  */
 static CUresult release_plain(struct block *block, struct stream *stream)
 {
-	if (block->released)
+	if (block->released || !settings.free_plain)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&stream->lock);
 	block->released = true;

@@ -109,7 +109,7 @@ struct config {
 	size_t memory;		/* bytes of each device */
 	size_t context_bytes;	/* what a context takes of them */
 	size_t pool_chunk;
-	bool strict, verbose, pools, vmm, managed, inline_ops;
+	bool strict, verbose, pools, free_plain, vmm, managed, inline_ops;
 	unsigned quarantine;	/* freed handles kept back per kind */
 	double copy_bytes_per_ns, memset_bytes_per_ns;	/* 0: no limit */
 	long copy_us, memset_us, kernel_us, host_us;
@@ -142,6 +142,8 @@ void config_trace(const char *format, ...) __attribute__((format(printf, 1, 2)))
 bool config_may_allocate(void);
 uint64_t config_now_ns(void);
 void config_sleep_until(uint64_t when_ns);
+/* The same to the microsecond: short times are spent turning. */
+void config_pass_until(uint64_t when_ns);
 CUresult entry_unsupported(const char *call);
 
 /* What a thread holds.  Small: it lies in the static TLS block. */

@@ -113,6 +113,26 @@ START_TEST(an_older_driver_knows_nothing_newer)
 }
 END_TEST
 
+typedef CUresult (*stream_id)(CUstream, unsigned long long *);
+
+START_TEST(the_twins_take_a_stream_of_zero_for_the_threads_own)
+{
+	unsigned long long legacy, own, by_plain, by_twin;
+	struct bench b;
+	void *plain, *twin;
+
+	bench_open(&b);
+	ck_cu(cuGetProcAddress("cuStreamGetId", &plain, 12000, 0, NULL));
+	ck_cu(cuGetProcAddress("cuStreamGetId", &twin, 12000, 2, NULL));
+	ck_cu(cuStreamGetId(CU_STREAM_LEGACY, &legacy));
+	ck_cu(cuStreamGetId(CU_STREAM_PER_THREAD, &own));
+	ck_cu(((stream_id)plain)(NULL, &by_plain));
+	ck_cu(((stream_id)twin)(NULL, &by_twin));
+	ck_assert_uint_eq(by_plain, legacy);
+	ck_assert_uint_eq(by_twin, own);
+}
+END_TEST
+
 START_TEST(what_is_not_simulated_says_so)
 {
 	CUtexObject texture;
@@ -135,6 +155,7 @@ Suite *suite_lookup(void)
 	tcase_add_test(tcase, the_old_form_answers_not_found);
 	tcase_add_test_raise_signal(tcase, a_null_pointer_ends_the_process, SIGABRT);
 	tcase_add_test(tcase, an_older_driver_knows_nothing_newer);
+	tcase_add_test(tcase, the_twins_take_a_stream_of_zero_for_the_threads_own);
 	tcase_add_test(tcase, what_is_not_simulated_says_so);
 	suite_add_tcase(suite, tcase);
 	return suite;

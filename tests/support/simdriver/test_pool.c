@@ -191,6 +191,19 @@ START_TEST(a_block_released_on_a_foreign_stream_outlives_its_context)
 }
 END_TEST
 
+START_TEST(plain_blocks_can_be_refused)
+{
+	CUdeviceptr block;
+	struct bench strict;
+
+	setenv("SIMCUDA_FREE_PLAIN", "0", 1);
+	bench_open(&strict);
+	ck_cu(cuMemAlloc(&block, 4096));
+	ck_cu_is(cuMemFreeAsync(block, strict.stream), CUDA_ERROR_INVALID_VALUE);
+	ck_cu(cuMemFree(block));
+}
+END_TEST
+
 Suite *suite_pool(void)
 {
 	Suite *suite = suite_create("simdriver pools");
@@ -208,6 +221,9 @@ Suite *suite_pool(void)
 	tcase_add_test(tcase, a_release_behind_an_event_of_the_context_waits_for_running_work);
 	tcase_add_test(tcase, a_block_released_on_a_foreign_stream_outlives_its_context);
 	tcase_add_test(tcase, free_async_refuses_managed_and_pinned_memory);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("refusing");
+	tcase_add_test(tcase, plain_blocks_can_be_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
