@@ -23,11 +23,11 @@ function trim(text)
 }
 
 # "CUdeviceptr *dptr, size_t bytesize" -> "dptr, bytesize"
-function argument_names(parameters,    count, part, i, names)
+function argument_names(list,    count, part, i, names)
 {
-	if (parameters == "void")
+	if (list == "void")
 		return ""
-	count = split(parameters, part, ",")
+	count = split(list, part, ",")
 	names = ""
 	for (i = 1; i <= count; i++) {
 		if (!match(part[i], /[A-Za-z_][A-Za-z0-9_]*[ \t]*$/))
@@ -37,29 +37,29 @@ function argument_names(parameters,    count, part, i, names)
 	return names
 }
 
-function check_hook(text, role)
+function check_hook(text, its_role)
 {
 	if (text == "-") {
-		if (role == "op" || role == "hook")
-			fail("role " role " needs a hook")
+		if (its_role == "op" || its_role == "hook")
+			fail("role " its_role " needs a hook")
 		return
 	}
 	if (text !~ /^(after|around): [a-z][a-z0-9_]*\(.*\)$/)
 		fail("not a hook: " text)
-	if (text ~ /^around/ && role != "hook")
-		fail("role " role " has no use for an around hook")
+	if (text ~ /^around/ && its_role != "hook")
+		fail("role " its_role " has no use for an around hook")
 }
 
-function read_row(field,    n)
+function read_row(column,    n)
 {
 	n = ++rows
-	symbol[n] = trim(field[1])
-	base[n] = trim(field[2])
-	since[n] = trim(field[3])
-	variant[n] = trim(field[4])
-	role[n] = trim(field[5])
-	hook[n] = trim(field[6])
-	parameters[n] = trim(field[7])
+	symbol[n] = trim(column[1])
+	base[n] = trim(column[2])
+	since[n] = trim(column[3])
+	variant[n] = trim(column[4])
+	role[n] = trim(column[5])
+	hook[n] = trim(column[6])
+	parameters[n] = trim(column[7])
 	if (symbol[n] !~ /^cu[A-Z][A-Za-z0-9_]*$/)
 		fail("not a driver symbol: " symbol[n])
 	if (symbol[n] in line_of)
