@@ -135,10 +135,12 @@ struct rows_value *holder_write(const struct holder *holder, struct query *query
 	char *shorter;
 
 	if (!holder->path) {
-		if (holder->offset)
+		if (holder->offset) {
 			rows_format(&value[0], "0x%" PRIx64 " (in no file)", holder->offset);
-		else
+			rows_number(&value[2], holder->offset);
+		} else {
 			rows_text(&value[0], "unknown");
+		}
 		return value + 4;
 	}
 	symbol = symbol_name(query->symbols, holder->path, holder->offset);

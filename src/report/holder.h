@@ -38,7 +38,8 @@ void holder_free(struct holder_list *list);
 
 /*
  * The columns a table of holders begins with: for people one, for programs
- * module, offset and symbol.  holder_write() fills these and returns the next.
+ * module, offset (the address itself where there is no module) and symbol.
+ * holder_write() fills these and returns the next.
  */
 #define HOLDER_COLUMNS(title)                                                                      \
 	{ NULL, title, ROWS_TEXT }, { "module", NULL, ROWS_TEXT },                                 \
