@@ -71,7 +71,8 @@ static const struct rows_column device_columns[] = {
 
 static const char select_devices[] =
 	"SELECT device.id, device.process_id,"
-	" CASE WHEN (SELECT count(*) FROM process) > 1 THEN pid END, ordinal, uuid, name, total_bytes, peak.bytes,"
+	" CASE WHEN (SELECT count(*) FROM process) > 1 THEN pid END, ordinal, uuid, name,"
+	" total_bytes, peak.bytes,"
 	" peak.at_ns FROM device JOIN process ON process.id = device.process_id LEFT JOIN peak"
 	" ON peak.device_id = device.id AND peak.process_id = device.process_id"
 	" ORDER BY device.process_id, ordinal";
