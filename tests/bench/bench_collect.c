@@ -200,9 +200,10 @@ int main(int argc, char **argv)
 	if (stat(trace, &status))
 		return 1;
 	printf("%s: %llu records, wall %.2f s, cpu %.2f s, %.0f records/s of cpu, "
-	       "%.1f bytes/record, %.1f MiB of own memory\n",
+	       "%.1f bytes/record, %.1f MiB of memory (%.1f with pages of the segments)\n",
 	       what, (unsigned long long)records, wall, cpu, (double)records / cpu,
-	       (double)status.st_size / (double)records, (double)memory / 1024);
+	       (double)status.st_size / (double)records, (double)memory / 1024,
+	       (double)usage.ru_maxrss / 1024);
 	if (!getenv("KEEP_TRACE"))
 		unlink(trace);
 	return 0;

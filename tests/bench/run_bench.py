@@ -29,6 +29,7 @@ class Tools:
         self.nop = self.first("bench/libcustody-preload-nop.so", ".libs/libcustody-preload-nop.so")
         self.calls = self.first("bench/bench_calls", "tests/bench/.libs/bench_calls",
                                 "tests/bench/bench_calls")
+        self.switch = self.first("bench/switch_preload.so")
         self.null = self.first("bench/null", "tests/bench/null/.libs")
         self.simulated = self.first("lib/custody/libcuda-sim", "tests/support/simdriver/lib")
 
@@ -185,6 +186,9 @@ class Stepper:
     def __init__(self, tools, options, variant, number):
         trace = str(pathlib.Path(options.out) / f"bench-step-{number}.db")
         command, values = tools.wrap(variant, ["python3", str(HERE / "torch_step.py")], trace)
+        if variant == "switch":
+            values.update(LD_PRELOAD=f"{tools.switch} {tools.preload}", CUSTODY_OUTPUT=trace,
+                          CUSTODY_PROGRAM=tools.custody)
         self.variant, self.trace = variant, trace
         self.process = subprocess.Popen(command, env=values, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
@@ -195,10 +199,13 @@ class Stepper:
         if line != "ready":
             raise RuntimeError(f"torch_step.py, {self.variant}, said {line!r}")
 
-    def take_turn(self):
-        self.process.stdin.write("go\n")
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
-        taken, digest = self.process.stdout.readline().split()
+        return self.process.stdout.readline()
+
+    def take_turn(self):
+        taken, digest = self.ask("run").split()
         self.times.append(int(taken))
         self.hashes.add(digest)
 
@@ -231,7 +238,7 @@ def bench_step(tools, options):
         middle = {name: statistics.median(one.times) for name, one in pair.items()}
         ratios.append(middle["record"] / middle["bare"])
         for name, stepper in pair.items():
-            times[name].append(middle[name] / steps / 1000)
+            times[name].append(middle[name] / 1000)
             hashes |= stepper.hashes
     ratio, low, high = median_interval(ratios)
     result = {"ratio": ratio, "interval": [low, high], "ratios": ratios, "step_us": times,
@@ -245,6 +252,31 @@ def bench_step(tools, options):
              f"Median ratio {ratio:.4f}, 95 % interval {low:.4f} to {high:.4f}; losses of "
              f"{steps} steps {same}."]
     return result, lines
+
+
+def bench_turns(tools, options):
+    """The interposer out of the way and back, by turns in one process; three processes."""
+    if not tools.switch:
+        raise RuntimeError("no switch_preload.so in the stage")
+    ratios, off, on, middles = [], [], [], []
+    for number in range(3):
+        stepper = Stepper(tools, options, "switch", 100 + number)
+        stepper.wait_ready()
+        pairs = [[int(value) for value in pair.split(",")]
+                 for pair in stepper.ask(f"switch {options.switches}").split()]
+        stepper.end()
+        ratios += [pair[1] / pair[0] for pair in pairs]
+        off += [pair[0] for pair in pairs]
+        on += [pair[1] for pair in pairs]
+        middles.append(statistics.median(pair[1] / pair[0] for pair in pairs))
+    ratio, low, high = median_interval(ratios)
+    lines = [f"The same step in one process, the interposer out of the way for 25 steps and back "
+             f"for 25, {options.switches} pairs in each of three processes: without "
+             f"{statistics.median(off) / 1000:.0f} us, with {statistics.median(on) / 1000:.0f} us; "
+             f"median ratio {ratio:.4f}, 95 % interval {low:.4f} to {high:.4f} (by process "
+             + ", ".join(f"{middle:.4f}" for middle in middles) + ")."]
+    return {"ratio": ratio, "interval": [low, high], "ratios": ratios, "by_process": middles,
+            "off_ns": off, "on_ns": on}, lines
 
 
 # ------------------------------------------------------------------- start-up
@@ -276,15 +308,17 @@ def parse_options():
     parser = argparse.ArgumentParser(prog="gpu-bench", description=__doc__)
     parser.add_argument("--stage", default=".stage",
                         help="folder made by scripts/gpu-stage, or a build directory [%(default)s]")
-    parser.add_argument("--only", default="start,calls,step",
+    parser.add_argument("--only", default="start,calls,turns,step",
                         help="parts, comma-separated [%(default)s]")
     parser.add_argument("--out", default="gpu-bench-out", help="results go here [%(default)s]")
     parser.add_argument("--rounds", type=int, default=5,
                         help="rounds of the calls on one thread [%(default)s]")
     parser.add_argument("--pairs", type=int, default=10,
                         help="pairs of training runs [%(default)s]")
-    parser.add_argument("--turns", type=int, default=3,
+    parser.add_argument("--turns", type=int, default=2,
                         help="timed blocks of each process of a pair [%(default)s]")
+    parser.add_argument("--switches", type=int, default=80,
+                        help="pairs of stretches with the interposer off and on [%(default)s]")
     parser.add_argument("--quick", action="store_true", help="few calls: only shows that it works")
     return parser.parse_args()
 
@@ -307,7 +341,8 @@ def describe_machine(options):
 
 
 def run_part(name, tools, options):
-    parts = {"calls": bench_calls, "step": bench_step, "start": bench_start}
+    parts = {"calls": bench_calls, "step": bench_step, "turns": bench_turns,
+             "start": bench_start}
     begin = time.monotonic()
     try:
         result, lines = parts[name](tools, options)
@@ -327,7 +362,7 @@ def main():
         return 1
     shutil.rmtree(pathlib.Path(options.out) / "bench-calls.db", ignore_errors=True)
     pathlib.Path(options.out).mkdir(parents=True, exist_ok=True)
-    names = [name for name in options.only.split(",") if name != "step" or options.gpu]
+    names = [name for name in options.only.split(",") if name in ("start", "calls") or options.gpu]
     text, results = [describe_machine(options), ""], {}
     print("\n".join(text))
     for name in names:
