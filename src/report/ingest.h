@@ -31,7 +31,8 @@
 
 /* A chunk as far as it is known here. */
 struct ingest_chunk {
-	struct trace_chunk *chunk;
+	struct trace_chunk *chunk; /* NULL: its segment cannot be read */
+	struct chunk_header *header;
 	uint64_t sequence; /* 0: free, or not looked at */
 	uint32_t segment, index;
 	uint32_t thread, clock;

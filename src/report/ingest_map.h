@@ -18,6 +18,11 @@ struct ingest_map {
 	char *directory;
 	struct trace_control *control;
 	unsigned char **segment; /* NULL: missing or not whole */
+	/*
+	 * The headers of all chunks, each mapped once more by itself: they are looked
+	 * at again and again, and a look must not bring in the records behind them.
+	 */
+	struct chunk_header **header;
 	uint32_t segments;
 	bool is_private; /* the files could not be opened for writing: chunks are not given back */
 };
@@ -39,6 +44,16 @@ static inline struct trace_chunk *ingest_map_chunk(const struct ingest_map *map,
 
 	return base ? (struct trace_chunk *)(base + (size_t)chunk * CHUNK_BYTES) : NULL;
 }
+
+/* Its header; NULL as above. */
+static inline struct chunk_header *ingest_map_header(const struct ingest_map *map,
+						     uint32_t segment, uint32_t chunk)
+{
+	return map->header[(size_t)segment * SEGMENT_CHUNKS + chunk];
+}
+
+/* The records of the chunk are read: they need no memory of ours any more. */
+void ingest_map_let_go(struct trace_chunk *chunk);
 
 void ingest_map_close(struct ingest_map *map);
 

@@ -133,7 +133,7 @@ static uint32_t find_saved(struct ingest_process *process, const struct ingest_c
 
 static void discover(struct ingest_process *process, struct ingest_chunk *chunk)
 {
-	const struct chunk_header *header = &chunk->chunk->header;
+	const struct chunk_header *header = chunk->header;
 	struct ingest_thread *thread;
 
 	chunk->sequence = header->sequence;
@@ -159,7 +159,7 @@ static void discover(struct ingest_process *process, struct ingest_chunk *chunk)
  */
 static void look_at(struct ingest_process *process, struct ingest_chunk *chunk)
 {
-	struct chunk_header *header = &chunk->chunk->header;
+	struct chunk_header *header = chunk->header;
 	uint32_t state = atomic_load_explicit(&header->state, memory_order_acquire);
 	uint64_t busy;
 	uint32_t written;
@@ -203,6 +203,7 @@ static void know_segments(struct ingest_process *process)
 			chunk[i].segment = segment;
 			chunk[i].index = i;
 			chunk[i].chunk = ingest_map_chunk(&process->map, segment, i);
+			chunk[i].header = ingest_map_header(&process->map, segment, i);
 		}
 	}
 }
@@ -221,10 +222,10 @@ static bool is_new(const struct ingest_chunk *chunk)
 
 	if (!chunk->chunk)
 		return false;
-	state = atomic_load_explicit(&chunk->chunk->header.state, memory_order_acquire);
+	state = atomic_load_explicit(&chunk->header->state, memory_order_acquire);
 	return (state == CHUNK_OWNED || state == CHUNK_CLOSED) &&
-	       chunk->chunk->header.sequence != chunk->sequence &&
-	       chunk->chunk->header.clock == CLOCK_TICKS_TSC;
+	       chunk->header->sequence != chunk->sequence &&
+	       chunk->header->clock == CLOCK_TICKS_TSC;
 }
 
 static void learn_moments(struct ingest_process *process)
@@ -237,7 +238,7 @@ static void learn_moments(struct ingest_process *process)
 	for (uint32_t i = 0; i < process->chunk_segments; i++)
 		for (uint32_t j = 0; j < SEGMENT_CHUNKS; j++)
 			if (is_new(&process->chunk[i][j]))
-				moment[count++] = &process->chunk[i][j].chunk->header.triple;
+				moment[count++] = &process->chunk[i][j].header->triple;
 	qsort(moment, count, sizeof(*moment), compare_moments);
 	for (size_t i = 0; i < count; i++)
 		ingest_clock_add(&process->clock, moment[i]->ticks, moment[i]->monotonic_ns);
@@ -356,7 +357,7 @@ static void close_for(struct ingest_chunk *chunk)
 {
 	uint32_t owned = CHUNK_OWNED;
 
-	atomic_compare_exchange_strong_explicit(&chunk->chunk->header.state, &owned, CHUNK_CLOSED,
+	atomic_compare_exchange_strong_explicit(&chunk->header->state, &owned, CHUNK_CLOSED,
 						memory_order_acq_rel, memory_order_relaxed);
 }
 
@@ -369,7 +370,7 @@ void ingest_merge_reclaim(struct ingest_process *process,
 
 			if (!chunk->sequence || chunk->is_counters || chunk->is_closed)
 				continue;
-			if (is_dead(process, chunk->chunk->header.tid))
+			if (is_dead(process, chunk->header->tid))
 				close_for(chunk);
 		}
 	}
@@ -377,13 +378,14 @@ void ingest_merge_reclaim(struct ingest_process *process,
 
 static void give_back(struct ingest_chunk *chunk)
 {
-	struct chunk_header *header = &chunk->chunk->header;
+	struct chunk_header *header = chunk->header;
 	uint32_t closed = CHUNK_CLOSED;
 
 	chunk->committed = chunk->read;
 	atomic_store_explicit(&header->consumed, chunk->committed, memory_order_release);
 	if (!chunk->is_closed || chunk->read < chunk->end)
 		return;
+	ingest_map_let_go(chunk->chunk);
 	/* Ours to free only if it is still what we read. */
 	if (header->sequence == chunk->sequence &&
 	    atomic_compare_exchange_strong_explicit(&header->state, &closed, CHUNK_FREE,
