@@ -283,8 +283,8 @@ static CUresult start_driver(void)
 
 	if (error)
 		return error;
-	if (pthread_key_create(&thread_key, end_thread) || pthread_atfork(NULL, NULL, forget_driver) ||
-	    atexit(end_driver))
+	if (pthread_key_create(&thread_key, end_thread) ||
+	    pthread_atfork(NULL, NULL, forget_driver) || atexit(end_driver))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	atomic_store(&life, LIFE_READY);
 	atomic_store(&config_plain, !settings.fails && !settings.delays && !settings.verbose);

@@ -2,7 +2,6 @@
 /* Functions and kernels: one structure under both kinds of handle. */
 #include "sim.h"
 #include "entries.h"
-#include "launch.h"
 #include "module.h"
 
 static CUresult find(const void *handle, struct function **function)
@@ -97,7 +96,7 @@ static CUresult get_param(const void *handle, size_t index, size_t *offset, size
 
 	if (error || !offset)
 		return error ? error : CUDA_ERROR_INVALID_VALUE;
-	sizes = launch_sizes(function->name);
+	sizes = function->sizes;
 	for (size_t i = 0; sizes && sizes[i]; i++) {
 		at = round_up(at, sizes[i] < 8 ? sizes[i] : 8);
 		if (i == index) {

@@ -12,19 +12,15 @@
 #include "module.h"
 #include "simk.h"
 
-enum { PARAMS_MAX = 64 };
-
 struct kernel_call {
 	atomic_uint refs;
 	struct function *function;	/* referenced */
 	CUfunction handle;		/* as the client gave it */
 	unsigned grid[3], block[3];
 	unsigned shared_bytes;
-	void *params[PARAMS_MAX];	/* into storage; NULL when nothing is known of them */
-	char *storage;
-	void **given;			/* as the client gave them, for graphs */
-	void (*body)(const struct simk_launch *launch);
-	uint64_t ns;
+	void **given;			/* parameters as the client gave them, for graphs */
+	void **params;			/* copies of them, in here; NULL: of unknown size */
+	void *storage[];
 };
 
 static void *fixture;
@@ -68,32 +64,31 @@ static void run_fill(const struct simk_launch *launch)
 static const size_t delay_sizes[] = {4, 0};
 static const size_t fill_sizes[] = {8, 4, 4, 0};
 
-static const size_t *find_body(const char *name, void (**body)(const struct simk_launch *))
+static void find_in_fixture(struct function *function)
 {
 	char symbol[300];
 
-	if (strcmp(name, "sim_delay") == 0) {
-		*body = run_delay;
-		return delay_sizes;
-	}
-	if (strcmp(name, "sim_fill") == 0) {
-		*body = run_fill;
-		return fill_sizes;
-	}
 	pthread_once(&fixture_once, open_fixture);
 	if (!fixture)
-		return NULL;
-	snprintf(symbol, sizeof(symbol), "simk_%s", name);
-	*(void **)body = dlsym(fixture, symbol);
-	snprintf(symbol, sizeof(symbol), "simk_%s_sizes", name);
-	return *body ? dlsym(fixture, symbol) : NULL;
+		return;
+	snprintf(symbol, sizeof(symbol), "simk_%s", function->name);
+	*(void **)&function->body = dlsym(fixture, symbol);
+	snprintf(symbol, sizeof(symbol), "simk_%s_sizes", function->name);
+	if (function->body)
+		function->sizes = dlsym(fixture, symbol);
 }
 
-const size_t *launch_sizes(const char *name)
+static void find_body(struct function *function)
 {
-	void (*body)(const struct simk_launch *launch);
-
-	return find_body(name, &body);
+	if (strcmp(function->name, "sim_delay") == 0) {
+		function->body = run_delay;
+		function->sizes = delay_sizes;
+	} else if (strcmp(function->name, "sim_fill") == 0) {
+		function->body = run_fill;
+		function->sizes = fill_sizes;
+	} else {
+		find_in_fixture(function);
+	}
 }
 
 /* ------------------------------------------------------------------ durations */
@@ -113,9 +108,20 @@ static uint64_t duration_of(const char *name)
 	return (uint64_t)settings.kernel_us * 1000;
 }
 
+void launch_prepare(struct function *function)
+{
+	find_body(function);
+	function->ns = duration_of(function->name);
+}
+
+bool launch_is_nothing(const struct kernel_call *call)
+{
+	return !call->function->body && !call->function->ns;
+}
+
 uint64_t launch_ns(const struct kernel_call *call)
 {
-	return call->ns;
+	return call->function->ns;
 }
 
 /* ------------------------------------------------------------------ one launch */
@@ -130,7 +136,6 @@ void launch_give(struct kernel_call *call)
 	if (!call || atomic_fetch_sub(&call->refs, 1) != 1)
 		return;
 	handle_give(OBJECT_FUNCTION, call->function);
-	free(call->storage);
 	free(call);
 }
 
@@ -144,25 +149,39 @@ void launch_run(struct kernel_call *call)
 		.host = host_address,
 	};
 
-	if (call->body)
-		call->body(&launch);
+	if (call->function->body)
+		call->function->body(&launch);
+}
+
+enum { PARAM_SLOT = 16 };
+
+/* Room for the pointers and the values behind them. */
+static size_t storage_bytes(const size_t *sizes)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; sizes && sizes[i]; i++)
+		bytes += PARAM_SLOT + round_up(sizes[i], PARAM_SLOT);
+	return bytes;
 }
 
 static CUresult copy_params(struct kernel_call *call, const size_t *sizes, void **params)
 {
-	size_t total = 0, at = 0;
+	size_t count = 0;
+	char *at;
 
-	for (int i = 0; sizes[i]; i++)
-		total += round_up(sizes[i], 16);
-	call->storage = total ? malloc(total) : NULL;
-	if (total && !call->storage)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	for (int i = 0; sizes[i] && i < PARAMS_MAX; i++) {
+	while (sizes && sizes[count])
+		count++;
+	if (!count)
+		return CUDA_SUCCESS;
+	call->params = call->storage;
+	at = (char *)call->storage + count * PARAM_SLOT;
+	for (size_t i = 0; i < count; i++) {
 		if (!params || !params[i])
 			return CUDA_ERROR_INVALID_VALUE;
-		memcpy(call->storage + at, params[i], sizes[i]);
-		call->params[i] = call->storage + at;
-		at += round_up(sizes[i], 16);
+		memcpy(at, params[i], sizes[i]);
+		call->params[i] = at;
+		at += round_up(sizes[i], PARAM_SLOT);
 	}
 	return CUDA_SUCCESS;
 }
@@ -181,24 +200,22 @@ static CUresult make_call(CUfunction handle, const unsigned grid[3], const unsig
 	struct function *function = (struct function *)handle;
 	CUresult error = handle_check(OBJECT_FUNCTION, handle);
 	struct kernel_call *call;
-	const size_t *sizes;
 
 	if (error)
 		return error;
 	if (!is_shape(grid, block))
 		return CUDA_ERROR_INVALID_VALUE;
-	call = calloc(1, sizeof(*call));
+	call = malloc(sizeof(*call) + storage_bytes(function->sizes));
 	if (!call)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	handle_retain(function);
 	*call = (struct kernel_call){
 		.function = function, .handle = handle,
 		.grid = {grid[0], grid[1], grid[2]}, .block = {block[0], block[1], block[2]},
-		.shared_bytes = shared_bytes, .given = params, .ns = duration_of(function->name),
+		.shared_bytes = shared_bytes, .given = params,
 	};
 	atomic_init(&call->refs, 1);
-	sizes = find_body(function->name, &call->body);
-	error = sizes ? copy_params(call, sizes, params) : CUDA_SUCCESS;
+	error = copy_params(call, function->sizes, params);
 	if (error)
 		launch_give(call);
 	else
@@ -223,7 +240,7 @@ void launch_describe(const struct kernel_call *call, CUDA_KERNEL_NODE_PARAMS *pa
 		.blockDimX = call->block[0], .blockDimY = call->block[1],
 		.blockDimZ = call->block[2],
 		.sharedMemBytes = call->shared_bytes,
-		.kernelParams = call->storage ? (void **)(uintptr_t)call->params : call->given,
+		.kernelParams = call->params ? call->params : call->given,
 	};
 }
 

@@ -5,8 +5,11 @@
 
 #include "sim.h"
 
-/* Sizes of the kernel's parameters, ended by 0; NULL when it does nothing here. */
-const size_t *launch_sizes(const char *name);
+struct function;
+
+/* Looks up what a new function does and how long it takes. */
+void launch_prepare(struct function *function);
+bool launch_is_nothing(const struct kernel_call *call);
 uint64_t launch_ns(const struct kernel_call *call);
 void launch_run(struct kernel_call *call);
 void launch_give(struct kernel_call *call);

@@ -7,6 +7,7 @@
 
 #include "sim.h"
 #include "entries.h"
+#include "launch.h"
 #include "module.h"
 
 CUresult module_check_image(const void *image)
@@ -110,6 +111,7 @@ static struct function *add_function(struct module *module, const char *name)
 	function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = 90;
 	function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
 	function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 49152;
+	launch_prepare(function);
 	function->next = module->functions;
 	module->functions = function;
 	module->function_count++;

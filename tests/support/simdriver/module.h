@@ -7,12 +7,19 @@
 
 enum { FUNCTION_ATTRIBUTES = 32 };
 
+struct simk_launch;
+
 struct function {
 	struct object object;
 	struct module *module;
 	char *name;
 	struct function *next;
 	int attributes[FUNCTION_ATTRIBUTES];
+
+	/* Found once, by launch_prepare. */
+	void (*body)(const struct simk_launch *launch);
+	const size_t *sizes;	/* of the parameters; NULL: it does nothing here */
+	uint64_t ns;
 };
 
 /* A variable of a module: a block of its own, named. */

@@ -123,6 +123,8 @@ bool op_is_quick(const struct op *op)
 	case OP_FILL:
 		return !settings.memset_us && settings.memset_bytes_per_ns <= 0 &&
 		       bytes * op->element <= STAGE_MAX;
+	case OP_KERNEL:
+		return launch_is_nothing(op->kernel);
 	case OP_NOTHING:
 		return true;
 	default:

@@ -182,6 +182,7 @@ START_TEST(nodes_added_by_hand_run_in_order_and_can_be_changed)
 	CUgraph graph;
 
 	ck_cu(cuMemsetD32(block, 0, 64));
+	ck_cu(cuCtxSynchronize());
 	ck_cu(cuGraphCreate(&graph, 0));
 	ck_cu(cuGraphAddMemcpyNode(&second, graph, NULL, 0, &copy, b.context));
 	ck_cu(cuGraphAddMemsetNode(&first, graph, NULL, 0, &fill, b.context));

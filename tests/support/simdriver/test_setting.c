@@ -152,6 +152,47 @@ START_TEST(pools_can_be_denied)
 }
 END_TEST
 
+START_TEST(a_fixture_runs_kernels)
+{
+	int words[64], number = 5;
+	CUdeviceptr block;
+	void *params[] = {&block, &number};
+	CUfunction add;
+	struct bench b;
+
+	setenv("SIMCUDA_KERNELS", SIM_FIXTURE, 1);
+	bench_open(&b);
+	ck_cu(cuModuleGetFunction(&add, b.module, "add_to_all"));
+	ck_cu(cuMemAlloc(&block, sizeof(words)));
+	ck_cu(cuMemsetD32Async(block, 100, 64, b.stream));
+	ck_cu(cuLaunchKernel(add, 2, 1, 1, 32, 1, 1, 0, b.stream, params, NULL));
+	number = 7;
+	ck_cu(cuMemcpyDtoHAsync(words, block, sizeof(words), b.stream));
+	for (int i = 0; i < 64; i++)
+		ck_assert_int_eq(words[i], 105);
+}
+END_TEST
+
+START_TEST(kernels_take_the_time_that_is_set)
+{
+	CUfunction named, other;
+	struct bench b;
+	double before;
+
+	setenv("SIMCUDA_KERNEL_TIMES", "slow=20000,quick=0", 1);
+	bench_open(&b);
+	ck_cu(cuModuleGetFunction(&named, b.module, "slow"));
+	ck_cu(cuModuleGetFunction(&other, b.module, "unknown"));
+	before = now_ms();
+	ck_cu(cuLaunchKernel(other, 1, 1, 1, 1, 1, 1, 0, b.stream, NULL, NULL));
+	ck_cu(cuLaunchKernel(named, 1, 1, 1, 1, 1, 1, 0, b.stream, NULL, NULL));
+	ck_cu_is(cuLaunchKernel(named, 1, 1, 1, 2048, 1, 1, 0, b.stream, NULL, NULL),
+		 CUDA_ERROR_INVALID_VALUE);
+	ck_cu(cuStreamSynchronize(b.stream));
+	ck_assert_double_ge(now_ms() - before, 19.9);
+}
+END_TEST
+
 START_TEST(a_forked_child_has_no_driver)
 {
 	struct bench b;
@@ -277,6 +318,8 @@ Suite *suite_setting(void)
 	tcase_add_test(tcase, a_fault_sticks_to_the_context);
 	tcase_add_test(tcase, copies_take_the_time_that_is_set);
 	tcase_add_test(tcase, pools_can_be_denied);
+	tcase_add_test(tcase, a_fixture_runs_kernels);
+	tcase_add_test(tcase, kernels_take_the_time_that_is_set);
 	tcase_add_test(tcase, a_forked_child_has_no_driver);
 	tcase_add_test(tcase, handlers_registered_after_cuinit_may_still_free);
 	tcase_add_test(tcase, the_stack_of_contexts_is_per_thread);
