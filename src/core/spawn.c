@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -90,9 +91,12 @@ static bool find_mapped_file(uintptr_t wanted, char *path, size_t bytes)
 	return is_found;
 }
 
+/* A directory can be entered, which access() calls X_OK too. */
 static bool is_program(const char *path)
 {
-	return !access(path, X_OK);
+	struct stat status;
+
+	return !access(path, X_OK) && !stat(path, &status) && S_ISREG(status.st_mode);
 }
 
 /* Beside the library, in its build tree, or in the bin directory of its prefix. */
