@@ -365,6 +365,17 @@ static void complete(struct collector *collector)
 	store_close(store);
 }
 
+/* Whoever can write the files may cut them short while they are read. */
+static void explain_bus_error(int signal_number)
+{
+	static const char text[] = "custody: a file of the session was cut short while it was "
+				   "read, so the trace is not complete\n";
+
+	(void)signal_number;
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(EXIT_COULD_NOT);
+}
+
 bool collect_run(struct session *session, const struct collect_link *link)
 {
 	struct collector collector = { .session = session, .link = link,
@@ -372,6 +383,12 @@ bool collect_run(struct session *session, const struct collect_link *link)
 				       .progress.is_wanted = link->show_progress };
 	int wait_ms = WAIT_BUSY_MS;
 
+	/* A collector that was killed between its last commit and its last step. */
+	if (*session->trace && store_reader_is_complete(session->trace)) {
+		session_remove(session);
+		return true;
+	}
+	signal(SIGBUS, explain_bus_error);
 	for (;;) {
 		bool is_last = collector.program_ended;
 		uint64_t handled;

@@ -93,10 +93,12 @@ static void warn_if_incomplete(const char *trace)
 static char *settle_file(const char *trace)
 {
 	char *directory = find_session(trace);
+	char real[PATH_MAX];
 	struct session session;
 
-	if (directory && session_read(&session, directory)) {
-		session_note_trace(&session, trace);
+	if (directory && session_read(&session, directory) && realpath(trace, real)) {
+		/* It may have been moved since, and the session must name it from everywhere. */
+		session_note_trace(&session, real);
 		settle_session(&session, trace);
 	} else if (directory) {
 		warn_if_incomplete(trace);

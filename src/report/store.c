@@ -7,6 +7,8 @@
 #include "report/message.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,14 +89,29 @@ static char *copy_text(const char *text)
 	return copy;
 }
 
+/* Directories may be links, the file itself may not: SQLite would refuse both alike. */
+static void resolve(const char *path, char real[PATH_MAX])
+{
+	char directory[PATH_MAX], resolved[PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	int length = slash ? (int)(slash - path) + 1 : 2;
+
+	snprintf(directory, sizeof(directory), "%.*s", length, slash ? path : "./");
+	if (!realpath(directory, resolved) ||
+	    snprintf(real, PATH_MAX, "%s/%s", resolved, slash ? slash + 1 : path) >= PATH_MAX)
+		message_die(EXIT_COULD_NOT, "cannot write %s: %s", path, strerror(errno));
+}
+
 static struct store *open_file(const char *path, const char *kept)
 {
 	struct store *store = ingest_table_memory(NULL, 1, sizeof(*store));
+	char real[PATH_MAX];
 
 	memset(store, 0, sizeof(*store));
 	store->path = copy_text(path);
 	store->kept = kept ? copy_text(kept) : NULL;
-	check(store, sqlite3_open_v2(path, &store->db,
+	resolve(path, real);
+	check(store, sqlite3_open_v2(real, &store->db,
 				     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
 					     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
 				     NULL));

@@ -113,3 +113,21 @@ sqlite3 *store_reader_open(const char *path)
 		store_reader_fail(db, path);
 	return db;
 }
+
+bool store_reader_is_complete(const char *path)
+{
+	sqlite3_stmt *query = NULL;
+	sqlite3 *db = NULL;
+	bool is_complete = false;
+
+	if (!judge_file(path) &&
+	    sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) ==
+		    SQLITE_OK &&
+	    sqlite3_prepare_v2(db, "SELECT value FROM meta WHERE key = 'complete'", -1, &query,
+			       NULL) == SQLITE_OK &&
+	    sqlite3_step(query) == SQLITE_ROW)
+		is_complete = sqlite3_column_int(query, 0) == 1;
+	sqlite3_finalize(query);
+	sqlite3_close(db);
+	return is_complete;
+}

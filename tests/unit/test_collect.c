@@ -443,6 +443,23 @@ START_TEST(many_chunks_of_many_threads_arrive_whole)
 }
 END_TEST
 
+START_TEST(trace_that_is_complete_already_is_not_read_into_again)
+{
+	char copy[4 * PATH_MAX];
+
+	put(1, session_writer_alloc(2000, 100, 7, 0x7000, 4096, BLOCK_DEVICE));
+	snprintf(copy, sizeof(copy), "cp -r %s %s.copy && echo trace=%s >>%s.copy/session", session,
+		 session, trace, session);
+	ck_assert_int_eq(system(copy), 0);
+	collect();
+	sqlite3_close(db);
+	strcat(session, ".copy");
+	collect();
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation"), 1);
+	ck_assert_int_ne(access(session, F_OK), 0);
+}
+END_TEST
+
 START_TEST(processes_share_one_trace)
 {
 	struct session_writer child;
@@ -574,6 +591,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, pending_free_counts_until_its_release);
 	tcase_add_test(rows, long_calls_have_long_durations);
 	tcase_add_test(rows, many_chunks_of_many_threads_arrive_whole);
+	tcase_add_test(rows, trace_that_is_complete_already_is_not_read_into_again);
 	tcase_add_test(rows, processes_share_one_trace);
 	tcase_add_test(damage, records_that_say_nonsense_do_no_harm);
 	tcase_add_test(damage, count_of_written_records_is_bounded);

@@ -216,6 +216,19 @@ START_TEST(complete_trace_is_one_file)
 }
 END_TEST
 
+START_TEST(directory_of_a_trace_may_be_a_link)
+{
+	char link[PATH_MAX];
+
+	snprintf(link, sizeof(link), "%s/link", place);
+	ck_assert_int_eq(symlink(place, link), 0);
+	snprintf(path, sizeof(path), "%s/link/trace.db", place);
+	make_trace();
+	ck_assert_int_eq(open_status(), 0);
+	ck_assert(store_reader_is_complete(path));
+}
+END_TEST
+
 START_TEST(what_is_no_trace_is_refused)
 {
 	ck_assert_int_eq(open_status(), 1);
@@ -285,6 +298,7 @@ static Suite *make_suite(void)
 	tcase_add_test(names, session_tells_its_successor_what_it_needs);
 	tcase_add_test(names, session_has_one_collector);
 	tcase_add_test(traces, complete_trace_is_one_file);
+	tcase_add_test(traces, directory_of_a_trace_may_be_a_link);
 	tcase_add_test(traces, what_is_no_trace_is_refused);
 	tcase_add_test(traces, trace_of_a_newer_version_is_refused);
 	tcase_add_test(traces, database_of_another_program_is_refused);
