@@ -192,6 +192,7 @@ static void wait_for_workers(struct context *context)
 void context_end(struct context *context)
 {
 	atomic_store(&context->alive, false);
+	atomic_store(&context->error, 0);
 	if (!context->primary)
 		handle_kill(context);
 	context_wait_idle(context);

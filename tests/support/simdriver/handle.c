@@ -161,7 +161,7 @@ static bool is_place(const struct arena *arena, const void *pointer)
 	size_t offset = (size_t)((const char *)pointer - arena->base);
 
 	return arena->base && (const char *)pointer >= arena->base &&
-	       offset < arena->room * arena->bytes && offset % arena->bytes == 0;
+	       offset < arena->room * arena->bytes && (offset & (arena->bytes - 1)) == 0;
 }
 
 /* NULL is a plain mistake; anything else crashes a real driver, and us, aloud. */

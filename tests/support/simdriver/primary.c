@@ -7,9 +7,11 @@
 #include "sim.h"
 #include "entries.h"
 
+/* A context with a fault is of no use, but it is there until it is reset. */
 static bool is_active(const struct device *device)
 {
-	return device->primary && atomic_load(&device->primary->alive);
+	return device->primary &&
+	       (atomic_load(&device->primary->alive) || atomic_load(&device->primary->error));
 }
 
 CUresult primary_retain(CUcontext *pctx, CUdevice dev)

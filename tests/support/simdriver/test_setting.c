@@ -116,6 +116,10 @@ START_TEST(a_fault_sticks_to_the_context)
 	ck_cu_is(cuStreamSynchronize(b.stream), CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_cu_is(cuMemAlloc(&block, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_cu_is(cuStreamSynchronize(b.stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_cu(cuDevicePrimaryCtxReset(b.device));
+	ck_cu_is(cuMemAlloc(&block, 64), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_cu(cuDevicePrimaryCtxRetain(&b.context, b.device));
+	ck_cu(cuMemAlloc(&block, 64));
 }
 END_TEST
 
