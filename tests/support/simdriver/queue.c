@@ -11,7 +11,7 @@
 
 #include "sim.h"
 
-enum { SPIN_ROUNDS = 2000, WORKER_STACK = 1 << 20 };
+enum { SPIN_ROUNDS = 600, WORKER_STACK = 1 << 20 };
 
 /* At most one worker spins for new work: two processors are enough. */
 static atomic_int spinners;
@@ -57,7 +57,7 @@ static bool want(struct stream *stream, uint64_t seq)
 
 void queue_wait(struct stream *stream, uint64_t seq)
 {
-	for (int i = 0; i < SPIN_ROUNDS / 4; i++) {
+	for (int i = 0; i < SPIN_ROUNDS / 2; i++) {
 		if (queue_passed(stream, seq))
 			return;
 		relax();
@@ -277,10 +277,12 @@ uint64_t queue_append(struct stream *stream, struct op *op)
 		event_place(op->event, stream, seq);
 	enqueue(stream, op);
 	atomic_store(&stream->submitted, seq);
-	if (!stream->has_worker)
+	if (!stream->has_worker) {
 		start_worker(stream);
-	else if (stream->sleeping)
+	} else if (stream->sleeping) {
+		stream->sleeping = false;	/* one wake-up is enough */
 		pthread_cond_signal(&stream->work);
+	}
 	pthread_mutex_unlock(&stream->lock);
 	return seq;
 }
