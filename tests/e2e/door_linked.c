@@ -2,7 +2,7 @@
 /*
  * door_linked.c - calls of linked symbols, one call instruction each.  Built
  * lazily bound, bound at start (-z now), without a PLT (-fno-plt), and with
- * per-thread default streams, where cuda.h names the twins.
+ * per-thread default streams, where cuda.h names the twins; and as a plugin.
  */
 #include "story.h"
 
@@ -155,6 +155,15 @@ static const struct story_driver driver = {
 	stream_destroy,
 };
 
+#ifdef DOOR_PLUGIN
+/* For door_plugin.c, which opens this file built as a library. */
+__attribute__((visibility("default"))) void plugin_tell(void);
+
+void plugin_tell(void)
+{
+	story_tell(&driver, 0);
+}
+#else
 int main(void)
 {
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
@@ -164,3 +173,4 @@ int main(void)
 #endif
 	return 0;
 }
+#endif

@@ -8,7 +8,8 @@
 
 # Arguments as in the row, with what they stand for.
 expand() {
-	echo "${1//@SIM@/$simulated}"
+	local text=${1//@SIM@/$simulated}
+	echo "${text//@PLUGIN@/$neighbours/plugin.so}"
 }
 
 run_bare() {

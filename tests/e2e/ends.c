@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -330,6 +331,99 @@ static void end_atexit(void)
 	exit(0);
 }
 
+/* The last calls come from a destructor, when exit handlers have run. */
+static int wants_copy_in_destructor;
+
+__attribute__((destructor)) static void copy_in_destructor(void)
+{
+	if (wants_copy_in_destructor)
+		cuMemcpyHtoD(address_at_exit, host, BYTES);
+}
+
+static void end_destructor(void)
+{
+	address_at_exit = start();
+	wants_copy_in_destructor = 1;
+	journal_line("image 1");
+	exit(0);
+}
+
+/* A thread's data is destroyed in rounds; calls are made in each of them. */
+static pthread_key_t key;
+
+static void copy_in_round(void *round)
+{
+	unsigned left = (unsigned)(uintptr_t)round;
+
+	cuMemcpyHtoD(address_at_exit, host, BYTES);
+	if (left > 1)
+		pthread_setspecific(key, (void *)(uintptr_t)(left - 1));
+}
+
+static void *leave_with_data(void *argument)
+{
+	(void)argument;
+	cuMemcpyHtoD(address_at_exit, host, BYTES);
+	pthread_setspecific(key, (void *)(uintptr_t)3);
+	return NULL;
+}
+
+static void end_thread_data(void)
+{
+	pthread_t thread[16];
+	unsigned i;
+
+	address_at_exit = start();
+	require(!pthread_key_create(&key, copy_in_round), "there is a key");
+	for (i = 0; i < 16; i++)
+		require(!pthread_create(&thread[i], NULL, leave_with_data, NULL),
+			"a thread starts");
+	for (i = 0; i < 16; i++)
+		pthread_join(thread[i], NULL);
+	journal_line("image %u", 16 * 4);
+	exit(0);
+}
+
+/* Children are made while other threads are in the middle of their calls. */
+static atomic_int keep_on = 1;
+static atomic_uint copies_of_threads;
+
+static void *copy_on(void *argument)
+{
+	(void)argument;
+	while (keep_on) {
+		cuMemcpyHtoD(address_at_exit, host, BYTES);
+		copies_of_threads++;
+	}
+	return NULL;
+}
+
+static void end_fork_threads(void)
+{
+	pthread_t thread[3];
+	unsigned i, round;
+	pid_t child;
+
+	address_at_exit = start();
+	for (i = 0; i < 3; i++)
+		require(!pthread_create(&thread[i], NULL, copy_on, NULL), "a thread starts");
+	for (round = 0; round < 20; round++) {
+		child = fork();
+		if (!child) {
+			for (i = 0; i < 5; i++)
+				cuMemcpyHtoD(address_at_exit, host, BYTES);
+			journal_line("image 5");
+			_exit(0);
+		}
+		wait_for(child);
+	}
+	keep_on = 0;
+	for (i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	journal_line("image %u", copies_of_threads);
+	exit(0);
+}
+
 static const struct {
 	const char *name;
 	void (*function)(void);
@@ -354,6 +448,9 @@ static const struct {
 	{ "wait", end_wait },
 	{ "never-used", end_never_used },
 	{ "atexit", end_atexit },
+	{ "destructor", end_destructor },
+	{ "thread-data", end_thread_data },
+	{ "fork-threads", end_fork_threads },
 };
 
 int main(int count, char **arguments)

@@ -95,6 +95,16 @@ it_keeps_calls_made_by_exit_handlers() {
 	compare_images t.db
 }
 
+it_keeps_calls_made_by_destructors() {
+	run_end 0 destructor
+	compare_images t.db
+}
+
+it_keeps_calls_made_while_the_data_of_a_thread_is_destroyed() {
+	run_end 0 thread-data
+	compare_images t.db
+}
+
 it_keeps_counts_of_threads_that_never_ended() {
 	run_end 0 pending-counters
 	compare_images t.db
@@ -168,6 +178,11 @@ it_records_the_calls_of_a_child_forked_after_CUDA_started() {
 
 it_keeps_parent_and_child_apart_when_both_go_on() {
 	run_end 0 fork-both
+	compare_images t.db
+}
+
+it_records_children_forked_while_other_threads_go_on() {
+	run_end 0 fork-threads
 	compare_images t.db
 }
 
