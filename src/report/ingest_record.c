@@ -63,7 +63,9 @@ uint16_t ingest_record_api(struct ingest_process *process, uint16_t api)
 	*known |= bit;
 	snprintf(name, sizeof(name), "unknown_%u", api);
 	store_row_api(&process->ingest->rows, (uint16_t)(api + 1),
-		      api < API_NAMES && ingest_record_has_our_names(process) ? api_names[api].symbol : name);
+		      api < API_NAMES && ingest_record_has_our_names(process) ?
+			      api_names[api].symbol :
+			      name);
 	return (uint16_t)(api + 1);
 }
 
@@ -285,7 +287,8 @@ static void follow_object(struct ingest_process *process, const struct record *r
 			  const struct store_row_call *call)
 {
 	int64_t end_ns = call->start_ns + call->duration_ns;
-	enum object_act act = ingest_record_has_our_names(process) ? find_act(record->api) : ACT_NONE;
+	enum object_act act = ingest_record_has_our_names(process) ? find_act(record->api) :
+								     ACT_NONE;
 
 	switch (act) {
 	case ACT_STREAM_CREATE:

@@ -132,7 +132,7 @@ _Noreturn static void become_collector(struct record_run *run, int from_record, 
 {
 	struct collect_link link = { from_record, to_record, run->show_progress };
 
-	/* A session of its own: what a terminal or batch system sends to the program is not ours. */
+	/* A session of its own: what a terminal or batch system sends the program is not ours. */
 	setsid();
 	signal(SIGHUP, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
