@@ -6,7 +6,7 @@
 #include "report/collect_progress.h"
 #include "report/collect_survivor.h"
 #include "report/collect_trace.h"
-#include "report/ingest.h"
+#include "report/ingest_counter.h"
 #include "report/message.h"
 
 #include <dirent.h>
@@ -106,7 +106,7 @@ static void consider(struct collector *collector, const char *name)
 		return;
 	if (!collector->has_store)
 		open_store(collector, map.control);
-	ingest_process_add(&collector->ingest, &map, name);
+	collect_process_find(ingest_process_add(&collector->ingest, &map, name));
 }
 
 /* By the serial behind the pid, so that parents and older images come first. */
@@ -140,6 +140,7 @@ static const struct ingest_process *find_successor(const struct collector *colle
 
 	for (other = collector->ingest.processes; other; other = other->next)
 		if (other->pid == process->pid &&
+		    other->map.control->start_time == process->map.control->start_time &&
 		    other->map.control->exec_serial > process->map.control->exec_serial &&
 		    (!next || other->start_ns < next->start_ns))
 			next = other;
@@ -169,10 +170,13 @@ static void find_ends(struct collector *collector)
 	if (now - collector->looked_ns < LOOK_FOR_END_NS && !collector->program_ended)
 		return;
 	collector->looked_ns = now;
-	for (process = collector->ingest.processes; process; process = process->next)
-		if (!process->is_ended && (!collect_process_is_alive(process) ||
-					   find_successor(collector, process)))
-			process->is_ended = true;
+	for (process = collector->ingest.processes; process; process = process->next) {
+		if (process->is_ended || (collect_process_is_alive(process) &&
+					  !find_successor(collector, process)))
+			continue;
+		process->is_ended = true;
+		process->noticed_ns = now;
+	}
 }
 
 /* When the clock was read, in the process's own terms; all that is older is there to be seen. */
@@ -205,17 +209,31 @@ static int64_t horizon_of(const struct ingest_process *process, int64_t until_ns
 	return process->heap_count ? least(horizon, process->heap[0]->key) : horizon;
 }
 
-/* The end of one that says nothing itself: its next image's begin, record's word, else now. */
+/* The end of one that says nothing itself: the begin of its next image, record's word, or when it was seen. */
 static void end_process(struct collector *collector, struct ingest_process *process)
 {
 	const struct ingest_process *successor = find_successor(collector, process);
-	int64_t end_ns = process->is_local ? now_ns() : 0;
+	int64_t end_ns = process->is_local ? process->noticed_ns : 0;
 
 	if (successor)
 		end_ns = successor->start_ns;
 	else if (collector->has_end && collector->end.pid == process->pid)
 		end_ns = collector->end.end_ns;
 	ingest_process_end(process, end_ns);
+}
+
+/* Records that went into a trace which is not there any more. */
+static void note_missing(struct ingest_process *process)
+{
+	uint64_t missing = process->is_new ? ingest_merge_missing(process) : 0;
+
+	process->is_new = false;
+	if (!missing)
+		return;
+	message_warn("at least %llu records of process %d were in a trace that is gone",
+		     (unsigned long long)missing, process->pid);
+	store_begin(process->ingest->store);
+	ingest_counter_lost(process, 0, process->map.control->clock, missing, 0, 0);
 }
 
 /* One look at one process; returns the horizon of what can still come from it. */
@@ -226,6 +244,7 @@ static int64_t pass(struct collector *collector, struct ingest_process *process)
 	if (process->is_done)
 		return INT64_MAX;
 	ingest_merge_learn(process);
+	note_missing(process);
 	until_ns = read_clock(process);
 	ingest_merge_look(process);
 	ingest_merge_run(process, until_ns, BATCH_RECORDS);

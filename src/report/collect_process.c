@@ -57,25 +57,77 @@ static bool has_other_threads(int pid)
 	return threads > 1;
 }
 
-/* After exec the old image's files are mapped no more.  In doubt they are. */
-static bool maps_our_files(const struct ingest_process *process)
+/* A line of maps that shows the control page: by its inode, as paths differ between namespaces. */
+static bool shows_control(const char *line, const struct ingest_process *process)
+{
+	unsigned long long inode;
+	const char *name;
+
+	if (sscanf(line, "%*s %*s %*s %*s %llu", &inode) != 1 || inode != process->map.inode)
+		return false;
+	name = strrchr(line, '/');
+	return name && !strncmp(name, "/control", 8);
+}
+
+/* Whether the files of this image are mapped there; -1: cannot be told. */
+static int maps_our_files(const struct ingest_process *process, int pid)
 {
 	char path[64];
 	char *line = NULL;
 	size_t bytes = 0;
-	bool is_found = false;
+	int is_found = 0;
 	FILE *stream;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", process->pid);
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	stream = fopen(path, "re");
 	if (!stream)
-		return errno != ENOENT;
+		return errno == ENOENT ? 0 : -1;
 	while (!is_found && getline(&line, &bytes, stream) > 0)
-		is_found = strstr(line, process->map.directory) != NULL;
-	is_found |= ferror(stream) != 0;
+		is_found = shows_control(line, process);
+	if (!is_found && ferror(stream))
+		is_found = -1;
 	free(line);
 	fclose(stream);
 	return is_found;
+}
+
+static int search(const struct ingest_process *process)
+{
+	DIR *stream = opendir("/proc");
+	struct dirent *entry;
+	int found = 0;
+
+	while (stream && !found && (entry = readdir(stream))) {
+		int pid = atoi(entry->d_name);
+
+		/* We map them too. */
+		if (pid > 0 && pid != (int)getpid() && maps_our_files(process, pid) == 1)
+			found = pid;
+	}
+	if (stream)
+		closedir(stream);
+	return found;
+}
+
+static bool is_it(const struct ingest_process *process, int pid, char *state)
+{
+	const struct trace_control *control = process->map.control;
+	uint64_t start_time;
+
+	return read_stat(pid, state, &start_time) &&
+	       (!control->start_time || !start_time || control->start_time == start_time);
+}
+
+void collect_process_find(struct ingest_process *process)
+{
+	char state;
+
+	if (!process->is_local || process->pid <= 0)
+		return;
+	/* Number 1 is another process in every namespace, and starts soon after its machine. */
+	process->our_pid = process->pid != 1 && is_it(process, process->pid, &state) ?
+				   process->pid :
+				   search(process);
 }
 
 /* Cheap, and true for every exec of another program; a file replaced on disk looks the same. */
@@ -85,7 +137,7 @@ static bool runs_another_file(const struct ingest_process *process)
 	char path[64], file[CONTROL_PATH_BYTES];
 	ssize_t length;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", process->pid);
+	snprintf(path, sizeof(path), "/proc/%d/exe", process->our_pid);
 	length = readlink(path, file, sizeof(file));
 	return length > 0 && length < CONTROL_PATH_BYTES &&
 	       ((size_t)length != strnlen(control->executable, CONTROL_PATH_BYTES) ||
@@ -95,20 +147,15 @@ static bool runs_another_file(const struct ingest_process *process)
 bool collect_process_is_alive(const struct ingest_process *process)
 {
 	const struct trace_control *control = process->map.control;
-	uint64_t start_time;
 	char state;
 
-	if (!process->is_local || process->pid <= 0)
+	if (!process->our_pid || !is_it(process, process->our_pid, &state))
 		return false;
-	if (!read_stat(process->pid, &state, &start_time))
-		return false;
-	if (control->start_time && start_time && control->start_time != start_time)
-		return false;
-	if (state == 'X' || (state == 'Z' && !has_other_threads(process->pid)))
+	if (state == 'X' || (state == 'Z' && !has_other_threads(process->our_pid)))
 		return false;
 	if (atomic_load_explicit(&control->end_state, memory_order_acquire) == CONTROL_EXECED ||
 	    runs_another_file(process))
-		return maps_our_files(process);
+		return maps_our_files(process, process->our_pid) != 0;
 	return true;
 }
 
@@ -116,6 +163,9 @@ bool collect_process_has_lost(const struct ingest_process *process, uint32_t tid
 {
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%u", process->pid, tid);
+	/* In another namespace threads have other numbers. */
+	if (process->our_pid != process->pid)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/task/%u", process->our_pid, tid);
 	return access(path, F_OK) && errno == ENOENT;
 }

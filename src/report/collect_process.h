@@ -6,6 +6,12 @@
 #include "report/ingest.h"
 
 /*
+ * Find the process among ours; once, when it is first seen.  Its own number for
+ * itself may mean nothing here, or another process.
+ */
+void collect_process_find(struct ingest_process *process);
+
+/*
  * False once this image of the process can write no more: the process is gone,
  * its number belongs to another one, or another program runs in it.
  */

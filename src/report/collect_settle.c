@@ -37,19 +37,19 @@ static bool await_lock(struct session *session, const char *trace)
 {
 	struct timespec pause = { .tv_nsec = LOOK_AGAIN_MS * 1000000L };
 
-	for (int waited_ms = 0; !session_lock(session); waited_ms += LOOK_AGAIN_MS) {
+	for (int waited_ms = 0;; waited_ms += LOOK_AGAIN_MS) {
 		struct session now;
 
-		if (!exists(session->directory))
+		if (!session_read(&now, session->directory))
 			return false;
 		/* The name may have been chosen since. */
-		if (session_read(&now, session->directory))
-			snprintf(session->trace, sizeof(session->trace), "%s", now.trace);
+		*session = now;
+		if (session_lock(session))
+			return true;
 		if (waited_ms == PATIENCE_MS)
 			message_say("%s is still being recorded; waiting for its end", trace);
 		nanosleep(&pause, NULL);
 	}
-	return exists(session->directory);
 }
 
 static bool settle_session(struct session *session, const char *trace)

@@ -168,6 +168,7 @@ struct ingest_process *ingest_process_add(struct ingest *ingest, struct ingest_m
 	if (ingest->is_resumed)
 		ingest_resume_process(process);
 	if (!process->id) {
+		process->is_new = true;
 		process->id = ingest->next_process++;
 		write_row(process);
 		if (process->id == 1)

@@ -85,9 +85,12 @@ struct ingest_process {
 	struct ingest_clock clock;
 	uint32_t id; /* process.id */
 	char *name;  /* of its directory */
-	int pid;
+	int pid;     /* as it sees itself */
+	int our_pid; /* as we see it: another one where it lives in a pid namespace; 0: not found */
 	int64_t start_ns, end_ns, last_ns; /* last: of the latest record */
+	int64_t noticed_ns; /* when it was seen to have ended */
 	uint64_t lost;
+	bool is_new;   /* to this trace; until its first look */
 	bool is_local; /* of this boot: our own clock readings fit */
 	bool is_ended; /* nothing more will be written */
 	bool is_done;  /* and all of it is read */
@@ -153,6 +156,12 @@ void ingest_commit(struct ingest *ingest);
 
 /* Map new segments and learn the moments in new chunks; before the clock is asked. */
 void ingest_merge_learn(struct ingest_process *process);
+
+/*
+ * For a process that is new to this trace: how many records, at least, were given
+ * back to it by a collector whose trace is gone.  After the first learning.
+ */
+uint64_t ingest_merge_missing(const struct ingest_process *process);
 
 /* Look at all chunks: what is new, how far each thread has written. */
 void ingest_merge_look(struct ingest_process *process);

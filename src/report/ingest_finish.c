@@ -3,6 +3,7 @@
 #include "report/ingest.h"
 
 #include "core/trace_names.h"
+#include "report/total.h"
 
 #include <stdlib.h>
 
@@ -175,15 +176,16 @@ static void write_sums(struct ingest *ingest)
 /* The same sums from rows: this collector has not seen all of them pass. */
 static void rebuild_sums(struct ingest *ingest)
 {
-	sqlite3_stmt *rows = prepare(ingest, "SELECT r.site_id, r.bytes, r.duration_ns, s.result "
-					     "FROM transfer_row r JOIN transfer_site s "
+	sqlite3_stmt *rows = prepare(ingest, "SELECT r.site_id, r.bytes, r.duration_ns, s.result, "
+					     "s.is_captured FROM transfer_row r JOIN transfer_site s "
 					     "ON s.id = r.site_id");
 
 	ingest_table_free(&ingest->total.sums, free);
 	while (store_next(ingest->store, rows))
 		ingest_total_transfer(&ingest->total, (uint32_t)sqlite3_column_int64(rows, 0),
 				      (uint64_t)sqlite3_column_int64(rows, 1),
-				      sqlite3_column_int64(rows, 2), sqlite3_column_int(rows, 3));
+				      sqlite3_column_int64(rows, 2), sqlite3_column_int(rows, 3),
+				      sqlite3_column_int(rows, 4));
 	sqlite3_finalize(rows);
 }
 
@@ -207,10 +209,12 @@ void ingest_finish(struct ingest *ingest)
 	if (ingest->is_resumed || ingest->peak.disordered)
 		rebuild_peaks(ingest);
 	store_run(ingest->store, "DELETE FROM sample; DELETE FROM peak; DELETE FROM peak_block;"
-				 "DELETE FROM transfer_total;");
+				 "DELETE FROM transfer_total; DELETE FROM allocation_total;");
 	write_samples(ingest);
 	write_peaks(ingest);
 	write_peak_blocks(ingest);
+	if (total_allocations(ingest->store->db, "main") != SQLITE_OK)
+		store_fail(ingest->store);
 	write_transfer_totals(ingest);
 	store_complete(ingest->store);
 }

@@ -72,6 +72,7 @@ int ingest_map_open(struct ingest_map *map, const char *directory, char *why, si
 {
 	char path[CONTROL_PATH_BYTES];
 	const char *fault;
+	struct stat status;
 	int fd;
 
 	*map = (struct ingest_map){ 0 };
@@ -82,6 +83,8 @@ int ingest_map_open(struct ingest_map *map, const char *directory, char *why, si
 		return 1;
 	if (fd >= 0) {
 		map->control = map_part(fd, sizeof(struct trace_control), 0, map->is_private);
+		if (!fstat(fd, &status))
+			map->inode = status.st_ino;
 		close(fd);
 	}
 	fault = map->control ? judge(map->control) : explain(errno);

@@ -17,6 +17,7 @@ enum { INGEST_MAP_SEGMENTS = 65536 };
 struct ingest_map {
 	char *directory;
 	struct trace_control *control;
+	uint64_t inode; /* of the control page: who maps it is the process */
 	unsigned char **segment; /* NULL: missing or not whole */
 	/*
 	 * The headers of all chunks, each mapped once more by itself: they are looked

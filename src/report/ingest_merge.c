@@ -255,6 +255,23 @@ void ingest_merge_learn(struct ingest_process *process)
 	learn_moments(process);
 }
 
+uint64_t ingest_merge_missing(const struct ingest_process *process)
+{
+	uint64_t missing = 0;
+
+	for (uint32_t i = 0; i < process->chunk_segments; i++) {
+		for (uint32_t j = 0; j < SEGMENT_CHUNKS; j++) {
+			const struct chunk_header *header = process->chunk[i][j].header;
+
+			if (header && atomic_load_explicit(&header->state, memory_order_acquire) ==
+					      CHUNK_FREE)
+				missing += atomic_load_explicit(&header->consumed,
+								memory_order_relaxed);
+		}
+	}
+	return missing;
+}
+
 void ingest_merge_look(struct ingest_process *process)
 {
 	size_t at = 0;

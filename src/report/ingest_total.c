@@ -107,7 +107,7 @@ int ingest_total_size_class(uint64_t bytes)
 }
 
 void ingest_total_transfer(struct ingest_total *total, uint32_t site_id, uint64_t bytes,
-			   int64_t duration_ns, bool has_failed)
+			   int64_t duration_ns, bool has_failed, bool is_captured)
 {
 	int size_class = ingest_total_size_class(bytes);
 	uint64_t key = (uint64_t)site_id << 8 | (unsigned int)(size_class + 1);
@@ -120,7 +120,7 @@ void ingest_total_transfer(struct ingest_total *total, uint32_t site_id, uint64_
 	}
 	sum->count++;
 	sum->failed += has_failed;
-	sum->bytes += has_failed ? 0 : bytes;
+	sum->bytes += has_failed || is_captured ? 0 : bytes;
 	sum->host_ns += duration_ns;
 	if (duration_ns > sum->max_ns)
 		sum->max_ns = duration_ns;

@@ -40,7 +40,7 @@ uint32_t ingest_total_site(struct ingest_total *total, const struct store_row_si
 			   bool *is_new);
 
 void ingest_total_transfer(struct ingest_total *total, uint32_t site_id, uint64_t bytes,
-			   int64_t duration_ns, bool has_failed);
+			   int64_t duration_ns, bool has_failed, bool is_captured);
 
 int ingest_total_size_class(uint64_t bytes);
 

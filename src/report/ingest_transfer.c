@@ -174,5 +174,5 @@ void ingest_transfer(struct ingest_process *process, struct ingest_thread *threa
 	row.site_id = describe_site(process, record, call, &source, &target);
 	store_row_transfer(&process->ingest->rows, &row);
 	ingest_total_transfer(&process->ingest->total, row.site_id, record->c, call->duration_ns,
-			      record->result != 0);
+			      record->result != 0, record->flags & RECORD_CAPTURED);
 }

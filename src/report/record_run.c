@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/select.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,12 +27,6 @@ enum {
 
 static sigset_t old_mask;
 static struct sigaction old_interrupt, old_quit, old_pipe;
-
-static void make_pipe(int ends[2])
-{
-	if (pipe2(ends, O_CLOEXEC))
-		message_die(EXIT_COULD_NOT, "cannot make a pipe: %s", strerror(errno));
-}
 
 /* A terminal sends these to the program too; we wait for what it makes of them. */
 static void hold_signals(struct record_run *run)
@@ -93,7 +88,8 @@ void record_run_prepare(struct record_run *run)
 	int ends[2];
 
 	hold_signals(run);
-	make_pipe(ends);
+	if (pipe2(ends, O_CLOEXEC))
+		message_die(EXIT_COULD_NOT, "cannot make a pipe: %s", strerror(errno));
 	run->program = fork();
 	if (run->program < 0)
 		message_die(EXIT_COULD_NOT, "cannot start %s: %s", run->path, strerror(errno));
@@ -153,24 +149,40 @@ static void send_end(const struct record_run *run)
 		return; /* it is dead: its successor is told again */
 }
 
+/* Nothing has begun yet: leave nothing behind.  A successor leaves what there is to read. */
+_Noreturn static void give_up(struct record_run *run, const char *what)
+{
+	const char *why = strerror(errno);
+	struct stat status;
+
+	if (run->collectors)
+		message_die(EXIT_COULD_NOT, "%s: %s; what was recorded stays in %s", what, why,
+			    run->session.directory);
+	record_run_cancel(run);
+	session_remove(&run->session);
+	if (!stat(run->session.trace, &status) && !status.st_size)
+		unlink(run->session.trace);
+	message_die(EXIT_COULD_NOT, "%s: %s", what, why);
+}
+
 /* The lock is taken here and goes over to the child with the descriptor. */
 static void start_collector(struct record_run *run)
 {
 	int to[2], from[2];
 
 	if (!session_lock(&run->session))
-		message_die(EXIT_COULD_NOT, "%s has a collector already", run->session.directory);
-	make_pipe(to);
-	make_pipe(from);
-	run->collectors++;
+		give_up(run, "cannot lock the session");
+	if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
+		give_up(run, "cannot make a pipe");
 	run->collector = fork();
 	if (run->collector < 0)
-		message_die(EXIT_COULD_NOT, "cannot start the collector: %s", strerror(errno));
+		give_up(run, "cannot start the collector");
 	if (!run->collector) {
 		close(to[1]);
 		close(from[0]);
 		become_collector(run, to[0], from[1]);
 	}
+	run->collectors++;
 	close(to[0]);
 	close(from[1]);
 	close(run->session.lock);

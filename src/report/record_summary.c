@@ -64,7 +64,10 @@ static void print_live(struct summary *summary)
 	int64_t blocks = ask(summary, "SELECT count(*) FROM leak");
 
 	if (!blocks) {
-		message_say("  at exit    nothing was left");
+		message_say("  at exit    %s",
+			    ask(summary, "SELECT sum(count) FROM gap") ?
+				    "unknown: records were lost" :
+				    "nothing was left");
 		return;
 	}
 	message_say("  at exit    %s in %s %s never released",

@@ -289,6 +289,29 @@ CREATE TABLE peak_block (		-- the blocks that were live at a peak; see the view 
 	allocation_id INTEGER NOT NULL REFERENCES allocation
 );
 
+CREATE TABLE allocation_total (		-- sums over blocks, so that a report opens at once
+	process_id INTEGER NOT NULL,
+	device_id INTEGER,
+	kind TEXT NOT NULL,
+	caller INTEGER,
+	is_view INTEGER NOT NULL,	-- parent_id IS NOT NULL: never part of a sum
+	size_class INTEGER NOT NULL,	-- floor(log2(bytes)), -1 for 0
+	count INTEGER NOT NULL,
+	bytes INTEGER NOT NULL,
+	footprint_bytes INTEGER NOT NULL,
+	alloc_ns INTEGER NOT NULL,	-- host time of the allocation calls
+	frees INTEGER NOT NULL,		-- by the program
+	free_ns INTEGER NOT NULL,	-- host time of those
+	free_max_ns INTEGER NOT NULL,
+	peak_count INTEGER NOT NULL,	-- live at the peak of all processes and devices
+	peak_bytes INTEGER NOT NULL,
+	peak_footprint_bytes INTEGER NOT NULL,
+	exit_count INTEGER NOT NULL,	-- never released
+	exit_bytes INTEGER NOT NULL,
+	ended_count INTEGER NOT NULL,	-- that died with their context
+	ended_bytes INTEGER NOT NULL
+);
+
 CREATE TABLE transfer_total (		-- sums, so that a report opens at once
 	process_id INTEGER NOT NULL,
 	kind TEXT NOT NULL,
@@ -301,7 +324,7 @@ CREATE TABLE transfer_total (		-- sums, so that a report opens at once
 	is_async INTEGER NOT NULL,
 	caller INTEGER,
 	count INTEGER NOT NULL,
-	bytes INTEGER NOT NULL,		-- that moved: successful ones
+	bytes INTEGER NOT NULL,		-- that moved: neither failed nor captured
 	host_ns INTEGER NOT NULL,
 	max_ns INTEGER NOT NULL,
 	failed INTEGER NOT NULL

@@ -124,6 +124,15 @@ void session_note_trace(struct session *session, const char *trace)
 	fclose(stream);
 }
 
+/* The collector may have removed the file, and all, between our opening and locking it. */
+static bool is_still_there(int lock, const char *path)
+{
+	struct stat held, there;
+
+	return !fstat(lock, &held) && !stat(path, &there) && held.st_ino == there.st_ino &&
+	       held.st_dev == there.st_dev;
+}
+
 bool session_lock(struct session *session)
 {
 	char path[PATH_MAX];
@@ -134,13 +143,17 @@ bool session_lock(struct session *session)
 	/* Where nothing can be written, there is no collector to be kept out. */
 	if (session->lock < 0)
 		return errno == EACCES || errno == EROFS;
-	if (!flock(session->lock, LOCK_EX | LOCK_NB))
+	if (!flock(session->lock, LOCK_EX | LOCK_NB) && is_still_there(session->lock, path))
 		return true;
 	close(session->lock);
 	session->lock = -1;
 	return false;
 }
 
+/*
+ * The description goes first: a directory without one is no session, so nobody
+ * opens the lock, and thereby makes it again, while the rest is removed.
+ */
 void session_remove(struct session *session)
 {
 	static const char *const names[] = { "session", "lock" };
@@ -150,6 +163,8 @@ void session_remove(struct session *session)
 
 	if (!stream)
 		return;
+	if (name_in(session, "session", path))
+		unlink(path);
 	while ((entry = readdir(stream)))
 		if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
 			if (name_in(session, entry->d_name, path))

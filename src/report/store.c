@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { LEAVE_LOG_TRIES = 100 };
 
 _Noreturn void store_fail(struct store *store)
 {
@@ -172,6 +175,25 @@ void store_commit(struct store *store)
 	store->is_open = false;
 }
 
+/*
+ * One plain file is nicer to carry, but whoever reads it right now keeps it from
+ * becoming one; the last of them to close it folds the log in as well.
+ */
+static void leave_log(struct store *store)
+{
+	struct timespec pause = { .tv_nsec = 20000000 };
+
+	sqlite3_busy_timeout(store->db, 0);
+	for (int i = 0; i < LEAVE_LOG_TRIES; i++) {
+		if (sqlite3_exec(store->db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL) ==
+		    SQLITE_OK)
+			return;
+		if ((sqlite3_errcode(store->db) & 0xff) != SQLITE_BUSY)
+			store_fail(store);
+		nanosleep(&pause, NULL);
+	}
+}
+
 void store_complete(struct store *store)
 {
 	store_begin(store);
@@ -179,7 +201,7 @@ void store_complete(struct store *store)
 	store_run(store, "DELETE FROM ingest; DELETE FROM meta WHERE key = 'session';"
 			 "UPDATE meta SET value = 1 WHERE key = 'complete';");
 	store_commit(store);
-	store_run(store, "PRAGMA journal_mode = DELETE");
+	leave_log(store);
 }
 
 void store_close(struct store *store)
