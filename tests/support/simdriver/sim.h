@@ -10,8 +10,10 @@
  * op       one piece of work of a stream (op.c), run by the stream's worker
  * ticket   a stream and a position in it: passed once the stream got that far
  *
- * Lock order: context.api, capture lock, graph lock, context.lock, stream.lock,
- * pool.lock, device.lock, registry stripes, arenas.  Most are leaves.
+ * Lock order, outermost first: context.api, the capture lock, exec.lock, the lists of
+ * pools, mappings and IPC, context.lock, stream.lock, event.lock, pool.lock,
+ * device.lock, the registry's stripes, the arenas.  While a stream is waited for only
+ * context.api, a device's primary_lock and the exec.lock of a running graph are held.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -41,7 +43,7 @@ enum {
 #define PAGE_BYTES ((size_t)1 << PAGE_BITS)
 #define SMALL_MAX ((size_t)1 << 20)
 #define GRANULE ((size_t)512)
-/* A context that is waited for by everyone: pageable copies up to here are staged. */
+/* An asynchronous copy from pageable memory up to here is staged and does not wait. */
 #define STAGE_MAX ((size_t)1 << 20)
 
 static inline size_t round_up(size_t n, size_t to)
