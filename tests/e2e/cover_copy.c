@@ -31,6 +31,11 @@ static void note(const char *kind, const char *api, size_t bytes, uint64_t sourc
 	};
 
 	note_copy(&copy);
+	if (!copy.is_async)
+		return;
+	/* The next may go another way, by a stream that does not wait for this one. */
+	must("cuCtxSynchronize", cuCtxSynchronize());
+	note_operation("cuCtxSynchronize", "none", 0);
 }
 
 static uint64_t at(const void *host)
@@ -287,19 +292,11 @@ static void sets_in_line(unsigned i)
 	note("MEMSET", sets_async[i].api, count * width, 0, left + 8, NULL);
 }
 
-static void synchronize(void)
-{
-	must("cuStreamSynchronize", cuStreamSynchronize(stream));
-	note_operation("cuStreamSynchronize", "own", 0);
-}
-
-/* The stream waits for nobody: what it still sets of the last round must be done. */
 static void sets_in_rows(unsigned i)
 {
 	static const size_t pitch = 512, columns = 30, rows = 11;
 	unsigned width = sets_2d[i].width;
 
-	synchronize();
 	if (width == 1)
 		must(sets_2d[i].api, sets_2d[i].set8(right, pitch, 0x11, columns, rows));
 	else if (width == 2)

@@ -144,10 +144,10 @@ static void copy_on_streams(const struct story_driver *driver, CUdeviceptr big, 
 	note_operation("cuStreamCreate", "none", 0);
 	must(symbol_of("cuMemcpyHtoDAsync"), driver->memcpy_htod_async(big, pinned, SMALL, stream));
 	note("H2D", "cuMemcpyHtoDAsync", SMALL, (uintptr_t)pinned, big, "own");
-	must(symbol_of("cuMemcpyDtoHAsync"), driver->memcpy_dtoh_async(pinned, big, SMALL, NULL));
-	note("D2H", "cuMemcpyDtoHAsync", SMALL, big, (uintptr_t)pinned, NULL);
 	must(symbol_of("cuStreamSynchronize"), driver->stream_synchronize(stream));
 	note_operation(symbol_of("cuStreamSynchronize"), "own", 0);
+	must(symbol_of("cuMemcpyDtoHAsync"), driver->memcpy_dtoh_async(pinned, big, SMALL, NULL));
+	note("D2H", "cuMemcpyDtoHAsync", SMALL, big, (uintptr_t)pinned, NULL);
 	must(symbol_of("cuStreamSynchronize"), driver->stream_synchronize(NULL));
 	note_operation(symbol_of("cuStreamSynchronize"), default_stream, 0);
 	must("cuStreamDestroy_v2", driver->stream_destroy(stream));
