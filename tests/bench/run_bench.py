@@ -13,6 +13,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -180,77 +181,48 @@ def bench_calls(tools, options):
 # ------------------------------------------------------------- training step
 
 
-class Stepper:
-    """A torch_step.py process that waits for its turns."""
-
-    def __init__(self, tools, options, variant, number):
-        trace = str(pathlib.Path(options.out) / f"bench-step-{number}.db")
-        command, values = tools.wrap(variant, ["python3", str(HERE / "torch_step.py")], trace)
-        if variant == "switch":
-            values.update(LD_PRELOAD=f"{tools.switch} {tools.preload}", CUSTODY_OUTPUT=trace,
-                          CUSTODY_PROGRAM=tools.custody)
-        self.variant, self.trace = variant, trace
-        self.process = subprocess.Popen(command, env=values, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.times, self.hashes = [], set()
-
-    def wait_ready(self):
-        line = self.process.stdout.readline().strip()
-        if line != "ready":
-            raise RuntimeError(f"torch_step.py, {self.variant}, said {line!r}")
-
-    def ask(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline()
-
-    def take_turn(self):
-        taken, digest = self.ask("run").split()
-        self.times.append(int(taken))
-        self.hashes.add(digest)
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait(60)
-        if os.path.exists(self.trace):
-            os.unlink(self.trace)
+def run_step(tools, options, variant, *arguments):
+    """One torch_step.py, alone on the machine; what it printed, in words."""
+    trace = str(pathlib.Path(options.out) / "bench-step.db")
+    command, values = tools.wrap(variant, ["python3", str(HERE / "torch_step.py"), *arguments],
+                                 trace)
+    if variant == "switch":
+        values.update(LD_PRELOAD=f"{tools.switch} {tools.preload}", CUSTODY_OUTPUT=trace,
+                      CUSTODY_PROGRAM=tools.custody)
+    done = subprocess.run(command, env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          text=True, timeout=120, check=False)
+    if variant != "bare":
+        pathlib.Path(trace).unlink(missing_ok=True)
+    if done.returncode:
+        raise RuntimeError(f"torch_step.py, {variant}, ended with {done.returncode}")
+    return done.stdout.split()
 
 
-def run_pair(tools, options, number):
-    """Both processes warm up together, then take turns; the first one alternates."""
-    pair = {variant: Stepper(tools, options, variant, number) for variant in ("bare", "record")}
-    for stepper in pair.values():
-        stepper.wait_ready()
-    for turn in range(options.turns):
-        order = ["bare", "record"] if (turn + number) % 2 else ["record", "bare"]
-        for variant in order:
-            pair[variant].take_turn()
-    for stepper in pair.values():
-        stepper.end()
-    return pair
+def step_table(times):
+    lines = ["| | median step | mean | 90th percentile |", "| --- | ---: | ---: | ---: |"]
+    for name, title in ("bare", "bare"), ("record", "under custody record"):
+        figures = [f"{statistics.median(column) / 1000:.0f} us" for column in zip(*times[name])]
+        lines.append(f"| {title} | " + " | ".join(figures) + " |")
+    return lines
 
 
 def bench_step(tools, options):
-    steps = int(os.environ.get("STEPS", "500"))
-    ratios, times, hashes = [], {"bare": [], "record": []}, set()
+    """Pairs of processes, one at a time: bare, record, record, bare, and so on."""
+    times, hashes = {"bare": [], "record": []}, set()
     for number in range(options.pairs):
-        pair = run_pair(tools, options, number)
-        middle = {name: statistics.median(one.times) for name, one in pair.items()}
-        ratios.append(middle["record"] / middle["bare"])
-        for name, stepper in pair.items():
-            times[name].append(middle[name] / 1000)
-            hashes |= stepper.hashes
+        for variant in ("record", "bare") if number % 2 else ("bare", "record"):
+            *figures, digest = run_step(tools, options, variant, "run")
+            times[variant].append([int(figure) for figure in figures])
+            hashes.add(digest)
+    ratios = [record[0] / bare[0] for bare, record in zip(times["bare"], times["record"])]
     ratio, low, high = median_interval(ratios)
-    result = {"ratio": ratio, "interval": [low, high], "ratios": ratios, "step_us": times,
-              "same_losses": len(hashes) == 1, "steps": steps, "turns": options.turns}
+    result = {"ratio": ratio, "interval": [low, high], "ratios": ratios, "step_ns": times,
+              "same_losses": len(hashes) == 1}
     same = "bit-identical in all runs" if len(hashes) == 1 else "NOT THE SAME in all runs"
-    lines = [f"PyTorch training step, {options.pairs} interleaved pairs of processes, "
-             f"{options.turns} blocks of {steps} steps each by turns:", "",
-             "| | median step |", "| --- | ---: |",
-             f"| bare | {statistics.median(times['bare']):.0f} us |",
-             f"| under custody record | {statistics.median(times['record']):.0f} us |", "",
-             f"Median ratio {ratio:.4f}, 95 % interval {low:.4f} to {high:.4f}; losses of "
-             f"{steps} steps {same}."]
+    lines = [f"PyTorch training step, {options.pairs} interleaved pairs of processes, one at a "
+             "time, 500 steps each; medians of the processes:", "", *step_table(times), "",
+             f"Median ratio of the pairs' median steps {ratio:.4f}, 95 % interval {low:.4f} to "
+             f"{high:.4f}; losses of 500 steps {same}."]
     return result, lines
 
 
@@ -259,24 +231,42 @@ def bench_turns(tools, options):
     if not tools.switch:
         raise RuntimeError("no switch_preload.so in the stage")
     ratios, off, on, middles = [], [], [], []
-    for number in range(3):
-        stepper = Stepper(tools, options, "switch", 100 + number)
-        stepper.wait_ready()
+    for _ in range(3):
         pairs = [[int(value) for value in pair.split(",")]
-                 for pair in stepper.ask(f"switch {options.switches}").split()]
-        stepper.end()
+                 for pair in run_step(tools, options, "switch", "switch", str(options.switches))]
         ratios += [pair[1] / pair[0] for pair in pairs]
         off += [pair[0] for pair in pairs]
         on += [pair[1] for pair in pairs]
         middles.append(statistics.median(pair[1] / pair[0] for pair in pairs))
     ratio, low, high = median_interval(ratios)
-    lines = [f"The same step in one process, the interposer out of the way for 25 steps and back "
+    lines = ["The same step in one process, the interposer out of the way for 25 steps and back "
              f"for 25, {options.switches} pairs in each of three processes: without "
              f"{statistics.median(off) / 1000:.0f} us, with {statistics.median(on) / 1000:.0f} us; "
              f"median ratio {ratio:.4f}, 95 % interval {low:.4f} to {high:.4f} (by process "
              + ", ".join(f"{middle:.4f}" for middle in middles) + ")."]
     return {"ratio": ratio, "interval": [low, high], "ratios": ratios, "by_process": middles,
             "off_ns": off, "on_ns": on}, lines
+
+
+# ------------------------------------------------------------------- example
+
+
+def write_example(tools, options):
+    """The report of a PyTorch run as a person would make it, for README.md."""
+    out = pathlib.Path(options.out).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(HERE / "train.py", folder)
+        done = subprocess.run([tools.custody, "record", "-f", "-o", "train.db", "--", "python3",
+                               "train.py"], cwd=folder, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=180, check=False)
+        (out / "readme-summary.txt").write_text(done.stdout + done.stderr)
+        report = subprocess.run([tools.custody, "report", "-n", "5", "train.db"], cwd=folder,
+                                env=dict(os.environ, COLUMNS="80"), capture_output=True, text=True,
+                                check=False)
+        (out / "readme-report.txt").write_text(report.stdout + report.stderr)
+    if done.returncode or report.returncode:
+        raise RuntimeError(f"statuses {done.returncode} and {report.returncode}")
+    return {}, ["readme-summary.txt and readme-report.txt hold a run of train.py."]
 
 
 # ------------------------------------------------------------------- start-up
@@ -315,8 +305,6 @@ def parse_options():
                         help="rounds of the calls on one thread [%(default)s]")
     parser.add_argument("--pairs", type=int, default=10,
                         help="pairs of training runs [%(default)s]")
-    parser.add_argument("--turns", type=int, default=2,
-                        help="timed blocks of each process of a pair [%(default)s]")
     parser.add_argument("--switches", type=int, default=80,
                         help="pairs of stretches with the interposer off and on [%(default)s]")
     parser.add_argument("--quick", action="store_true", help="few calls: only shows that it works")
@@ -342,7 +330,7 @@ def describe_machine(options):
 
 def run_part(name, tools, options):
     parts = {"calls": bench_calls, "step": bench_step, "turns": bench_turns,
-             "start": bench_start}
+             "start": bench_start, "example": write_example}
     begin = time.monotonic()
     try:
         result, lines = parts[name](tools, options)
