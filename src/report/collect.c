@@ -209,7 +209,7 @@ static int64_t horizon_of(const struct ingest_process *process, int64_t until_ns
 	return process->heap_count ? least(horizon, process->heap[0]->key) : horizon;
 }
 
-/* The end of one that says nothing itself: the begin of its next image, record's word, or when it was seen. */
+/* The end of one that says nothing itself: its successor's begin, record's word, when seen. */
 static void end_process(struct collector *collector, struct ingest_process *process)
 {
 	const struct ingest_process *successor = find_successor(collector, process);

@@ -176,9 +176,9 @@ static void write_sums(struct ingest *ingest)
 /* The same sums from rows: this collector has not seen all of them pass. */
 static void rebuild_sums(struct ingest *ingest)
 {
-	sqlite3_stmt *rows = prepare(ingest, "SELECT r.site_id, r.bytes, r.duration_ns, s.result, "
-					     "s.is_captured FROM transfer_row r JOIN transfer_site s "
-					     "ON s.id = r.site_id");
+	sqlite3_stmt *rows =
+		prepare(ingest, "SELECT r.site_id, r.bytes, r.duration_ns, s.result, s.is_captured "
+				"FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id");
 
 	ingest_table_free(&ingest->total.sums, free);
 	while (store_next(ingest->store, rows))
@@ -208,8 +208,9 @@ void ingest_finish(struct ingest *ingest)
 	ingest_peak_apply(&ingest->peak, INT64_MAX);
 	if (ingest->is_resumed || ingest->peak.disordered)
 		rebuild_peaks(ingest);
-	store_run(ingest->store, "DELETE FROM sample; DELETE FROM peak; DELETE FROM peak_block;"
-				 "DELETE FROM transfer_total; DELETE FROM allocation_total;");
+	store_run(ingest->store,
+		  "DELETE FROM sample; DELETE FROM peak; DELETE FROM peak_block;"
+		  "DELETE FROM transfer_total; DELETE FROM allocation_total;");
 	write_samples(ingest);
 	write_peaks(ingest);
 	write_peak_blocks(ingest);
