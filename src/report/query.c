@@ -29,6 +29,7 @@ void query_open(struct query *query, const char *trace)
 	sqlite3_limit(query->db, SQLITE_LIMIT_LENGTH, LONGEST_VALUE);
 	sqlite3_limit(query->db, SQLITE_LIMIT_ATTACHED, 0);
 	query->is_complete = query_number(query, select_complete, 0) == 1;
+	query->lost = query_number(query, "SELECT sum(count) FROM gap", 0);
 }
 
 void query_close(struct query *query)

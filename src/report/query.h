@@ -21,6 +21,7 @@ struct query {
 	sqlite3 *db;
 	char *path;
 	bool is_complete;  /* recording ended, totals are there */
+	int64_t lost;	   /* records that are missing: nothing can be said not to have been */
 	int64_t start_ns;  /* of the first process */
 	int64_t end_ns;	   /* of the last one, or the last thing known */
 	size_t most_rows;  /* of the lists that can be long */

@@ -46,7 +46,8 @@ static void note_others(struct query *query, struct report_section *section)
 			    "Modules that were still loaded held %s of globals.",
 			    format_bytes(bytes, modules));
 	if (ended) {
-		section->nothing = "No block was live when its process ended.";
+		if (query->lost <= 0)
+			section->nothing = "No block was live when its process ended.";
 		report_note(section, REPORT_REMARK,
 			    "%s block%s (%s) %s never freed by the program, but died with %s "
 			    "context.",
@@ -63,6 +64,10 @@ static void note_others(struct query *query, struct report_section *section)
 		report_note(section, REPORT_WARNING,
 			    "The trace ends early: blocks that were freed later count as live "
 			    "here.");
+	if (query->lost > 0)
+		report_note(section, REPORT_WARNING,
+			    "Records were lost: blocks whose allocation was among them are missing "
+			    "here, those whose release was among them count as live.");
 }
 
 void query_leak(struct query *query, struct report *report)
@@ -74,7 +79,8 @@ void query_leak(struct query *query, struct report *report)
 		return;
 	section = report_add(report, "memory.leaks", "", REPORT_LIST, leak_columns);
 	section->heading = "LEAKS";
-	section->nothing = "Every block was freed before its process ended.";
+	section->nothing = query->lost > 0 ? "No block is known to have been live at the end." :
+					     "Every block was freed before its process ended.";
 	holder_load(&list, query, select_leaks);
 	for (size_t i = 0; i < list.count && i < query->most_rows; i++) {
 		struct rows_value *value =

@@ -127,7 +127,9 @@ static void write_peak(struct query *query, struct rows_value *value)
 	char bytes[FORMAT_BYTES], moment[FORMAT_BYTES], share[FORMAT_BYTES], of[FORMAT_BYTES];
 
 	if (!value[PEAK_AT].is_set) {
-		rows_text(&value[PEAK_TEXT], "no device memory was allocated");
+		rows_text(&value[PEAK_TEXT], query->lost > 0 ?
+						     "unknown: records were lost" :
+						     "no device memory was allocated");
 		return;
 	}
 	format_share(of, rows_share(value[PEAK_BYTES].number, total));

@@ -148,6 +148,7 @@ static void add_head(struct query *query, struct report *report)
 {
 	struct report_section *section = report_add(report, NULL, "", REPORT_FIELDS, head_columns);
 	struct rows_value *value = rows_add(&section->rows);
+	char lost[FORMAT_BYTES];
 
 	rows_text(&value[0], query->path);
 	write_first(query, &value[1],
@@ -167,6 +168,11 @@ static void add_head(struct query *query, struct report *report)
 		report_note(section, REPORT_WARNING,
 			    "This trace is incomplete: recording did not come to its end. What "
 			    "follows covers the calls that were written.");
+	if (query->lost > 0)
+		report_note(section, REPORT_WARNING,
+			    "%s records were lost while recording, which said why on standard "
+			    "error. Whatever they told is missing below: no figure is sure.",
+			    format_count(lost, query->lost));
 }
 
 static void add_trace(struct query *query, struct report *report)

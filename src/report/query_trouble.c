@@ -3,7 +3,6 @@
 #include "report/query.h"
 
 #include "core/trace_names.h"
-#include "report/format.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -82,7 +81,9 @@ static void add_failures(struct query *query, struct report *report)
 		report_add(report, "failures", "", REPORT_LIST, failure_columns);
 
 	section->heading = "TROUBLE";
-	section->nothing = "No driver call failed.";
+	section->nothing = query->lost > 0 ?
+				   "No failed call is among the records that were kept." :
+				   "No driver call failed.";
 	query_fill(query, &section->rows, select_failures);
 	name_results(&section->rows);
 	note_origin(section);
@@ -91,16 +92,13 @@ static void add_failures(struct query *query, struct report *report)
 static void add_lost(struct query *query, struct report *report)
 {
 	struct report_section *section = report_add(report, "lost", "", REPORT_LIST, lost_columns);
-	int64_t lost = query_number(query, "SELECT sum(count) FROM gap", 0);
-	char count[FORMAT_BYTES];
 
 	query_fill(query, &section->rows, select_gaps);
 	rows_cut(&section->rows, query->most_rows);
-	if (lost > 0)
+	if (query->lost > 0)
 		report_note(section, REPORT_WARNING,
-			    "%s records were lost because the buffer was full: every figure above "
-			    "is too low. A larger CUSTODY_BUFFER helps.",
-			    format_count(count, lost));
+			    "Between these moments records were lost: what they told is missing in "
+			    "every figure above.");
 }
 
 void query_trouble(struct query *query, struct report *report)
