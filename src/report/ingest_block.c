@@ -86,7 +86,10 @@ static struct ingest_block *insert(struct ingest_block *node, struct ingest_bloc
 		node->left = insert(node->left, block);
 	else
 		node->right = insert(node->right, block);
-	update(node);
+	/* It is new and live: nothing below the node has become less. */
+	if (last_address(block) > node->highest)
+		node->highest = last_address(block);
+	node->latest = INT64_MAX;
 	return node;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/program.h"
 
-#include <elf.h>
+#include "report/elf_file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -38,11 +39,13 @@ int program_find(const char *name, char *path, size_t bytes)
 	const char *places = getenv("PATH");
 	int result = ENOENT;
 
+	if (!*name)
+		return ENOENT;
 	if (strchr(name, '/')) {
 		snprintf(path, bytes, "%s", name);
 		return judge_file(path);
 	}
-	for (places = places ? places : "/bin:/usr/bin"; *name; places++) {
+	for (places = places ? places : "/bin:/usr/bin";; places++) {
 		size_t length = strcspn(places, ":");
 		int code;
 
@@ -59,40 +62,26 @@ int program_find(const char *name, char *path, size_t bytes)
 	return result;
 }
 
-static enum program_obstacle judge_interpreter(int fd, const Elf64_Phdr *header)
+static enum program_obstacle judge_elf(const struct elf_file *file)
 {
-	char path[PATH_MAX] = "";
-	size_t bytes = header->p_filesz < sizeof(path) ? header->p_filesz : sizeof(path) - 1;
+	const char *interpreter;
 
-	if (pread(fd, path, bytes, (off_t)header->p_offset) != (ssize_t)bytes)
-		return PROGRAM_UNREADABLE;
-	return strstr(path, "ld-linux") ? PROGRAM_GOOD : PROGRAM_OTHER_LIBC;
-}
-
-static enum program_obstacle judge_elf(int fd, const Elf64_Ehdr *elf)
-{
-	if (elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != OUR_MACHINE)
+	if (!elf_file_is_64(file) || elf_file_header(file)->e_machine != OUR_MACHINE)
 		return PROGRAM_OTHER_CPU;
-	for (int i = 0; i < elf->e_phnum; i++) {
-		Elf64_Phdr header;
-		off_t at = (off_t)(elf->e_phoff + (uint64_t)i * elf->e_phentsize);
-
-		if (pread(fd, &header, sizeof(header), at) != (ssize_t)sizeof(header))
-			return PROGRAM_UNREADABLE;
-		if (header.p_type == PT_INTERP)
-			return judge_interpreter(fd, &header);
-	}
-	return PROGRAM_STATIC;
+	interpreter = elf_file_interpreter(file);
+	if (!interpreter)
+		return PROGRAM_STATIC;
+	return strstr(interpreter, "ld-linux") ? PROGRAM_GOOD : PROGRAM_OTHER_LIBC;
 }
 
 /* The kernel drops LD_PRELOAD's say where a program gains rights; root gains none by its bits. */
-static bool gains_rights(int fd)
+static bool gains_rights(const char *path)
 {
 	struct stat status;
 
-	if (fgetxattr(fd, "security.capability", NULL, 0) > 0)
+	if (getxattr(path, "security.capability", NULL, 0) > 0)
 		return true;
-	if (fstat(fd, &status))
+	if (stat(path, &status))
 		return false;
 	return ((status.st_mode & S_ISUID) && status.st_uid != getuid()) ||
 	       ((status.st_mode & S_ISGID) && (status.st_mode & S_IXGRP) &&
@@ -112,9 +101,10 @@ static bool read_script(const char *line, char *path, size_t bytes)
 	return *name && *name != '-' && !program_find(name, path, bytes);
 }
 
+/* PROGRAM_NO_ELF, and the first line, for what may be a script. */
 static enum program_obstacle inspect(const char *path, char *line, size_t bytes)
 {
-	Elf64_Ehdr elf;
+	struct elf_file file;
 	enum program_obstacle obstacle = PROGRAM_NO_ELF;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	ssize_t got;
@@ -123,13 +113,15 @@ static enum program_obstacle inspect(const char *path, char *line, size_t bytes)
 		return PROGRAM_UNREADABLE;
 	got = pread(fd, line, bytes - 1, 0);
 	line[got > 0 ? got : 0] = '\0';
-	if (got >= (ssize_t)sizeof(elf) && !memcmp(line, ELFMAG, SELFMAG)) {
-		memcpy(&elf, line, sizeof(elf));
-		obstacle = judge_elf(fd, &elf);
-		if (obstacle == PROGRAM_GOOD && gains_rights(fd))
+	close(fd);
+	if (!elf_file_open(&file, path))
+		return obstacle;
+	if (elf_file_is_elf(&file)) {
+		obstacle = judge_elf(&file);
+		if (obstacle == PROGRAM_GOOD && gains_rights(path))
 			obstacle = PROGRAM_SECURE;
 	}
-	close(fd);
+	elf_file_close(&file);
 	return obstacle;
 }
 
@@ -202,6 +194,15 @@ static bool find_near(const char *const *places, const char *name, char *path, s
 	return false;
 }
 
+/* What the environment names; from the root on, because the program may work elsewhere. */
+static bool take_given(const char *given, char *path, size_t bytes)
+{
+	char real[PATH_MAX];
+
+	return realpath(given, real) && exists(real) &&
+	       snprintf(path, bytes, "%s", real) < (int)bytes;
+}
+
 bool program_find_preload(char *path, size_t bytes)
 {
 	static const char *const places[] = { ".libs", "../.libs", "../lib", "../lib/" MULTIARCH,
@@ -209,7 +210,7 @@ bool program_find_preload(char *path, size_t bytes)
 	const char *given = getenv("CUSTODY_PRELOAD");
 
 	if (given && *given)
-		return snprintf(path, bytes, "%s", given) < (int)bytes && exists(path);
+		return take_given(given, path, bytes);
 	if (find_near(places, "libcustody-preload.so", path, bytes))
 		return true;
 	return snprintf(path, bytes, "%s/libcustody-preload.so", LIBDIR) < (int)bytes &&
@@ -226,7 +227,7 @@ bool program_find_simdriver(char *path, size_t bytes)
 	char library[PATH_MAX];
 
 	if (given && *given)
-		return snprintf(path, bytes, "%s", given) < (int)bytes && exists(path);
+		return take_given(given, path, bytes);
 	if (find_near(places, "libcuda.so.1", library, sizeof(library))) {
 		*strrchr(library, '/') = '\0';
 		return snprintf(path, bytes, "%s", library) < (int)bytes;
