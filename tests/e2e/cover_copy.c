@@ -31,8 +31,6 @@ static void note(const char *kind, const char *api, size_t bytes, uint64_t sourc
 	};
 
 	note_copy(&copy);
-	if (!copy.is_async)
-		return;
 	/* The next may go another way, by a stream that does not wait for this one. */
 	must("cuCtxSynchronize", cuCtxSynchronize());
 	note_operation("cuCtxSynchronize", "none", 0);

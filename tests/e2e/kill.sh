@@ -38,12 +38,16 @@ compare_counts() { # COUNTS TRACE
 		END { exit bad }' "$1.recorded" "$1.counted"
 }
 
+has_begun() { # COUNTS
+	[ -s "$1" ] && [ -n "$("$clients/busy_read" "$1")" ]
+}
+
 # One run: a busy program, a random moment, a comparison.
 kill_once() { # NUMBER
 	local pid microseconds=$((RANDOM * 4 + RANDOM % 1000))
 	"$custody" record -q -o "$1.db" -- "$clients/busy" "$1.counts" 3 &
 	local recorder=$!
-	wait_until 20 test -s "$1.counts" || fail "run $1 did not start"
+	wait_until 20 has_begun "$1.counts" || fail "run $1 did not start"
 	sleep "0.$(printf '%06d' $((microseconds % 130000)))"
 	pid=$(child_of "$recorder" busy)
 	[ -n "$pid" ] || fail "run $1: the program is not there"
@@ -86,7 +90,7 @@ it_keeps_every_call_before_SIGKILL_under_a_bare_preload() {
 	for i in 1 2 3 4 5 6 7 8 9 10; do
 		CUSTODY_OUTPUT=$i.db LD_PRELOAD=$preload "$clients/busy" "$i.counts" 3 &
 		pid=$!
-		wait_until 20 test -s "$i.counts"
+		wait_until 20 has_begun "$i.counts"
 		sleep "0.0$((RANDOM % 90 + 10))"
 		kill -KILL "$pid"
 		wait "$pid" || true
