@@ -7,11 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Nothing is recorded in this process, and never will be. */
-static _Atomic bool is_off;
-
-/* This image has recorded; its child of fork inherits that, with all we know. */
-static _Atomic bool has_recorded;
+/* This image has made a call; its child of fork inherits that, with all we know. */
+static _Atomic bool has_called;
 
 /* A signal handler may make a driver call while this thread is being set up. */
 static __thread volatile bool is_entering __attribute__((tls_model("initial-exec")));
@@ -36,37 +33,35 @@ static void describe_writer(void)
 	segment_set_counter_apis(api_of_slot, SLOT_COUNT, API_COUNT);
 }
 
-static bool enter_thread(struct thread_segment *self)
+/*
+ * Where nothing is recorded a thread gets ready all the same, without a chunk:
+ * its calls must reach a neighbour, and only an open call cuts the ring that we
+ * could make with one.
+ */
+static void enter_thread(struct thread_segment *self)
 {
 	bool is_new_process;
 
 	describe_writer();
 	is_new_process = segment_enter();
-	if (!segment_directory()[0]) {
-		atomic_store(&is_off, true);
-		return false;
-	}
-	if (is_new_process && atomic_exchange(&has_recorded, true))
+	if (is_new_process && atomic_exchange(&has_called, true))
 		forget_parent();
 	self->in_call = 0;
 	memset(&caller_pages, 0, sizeof(caller_pages));
 	current_forget();
-	return true;
 }
 
 bool call_enter(struct thread_segment *self)
 {
 	int saved_errno = errno;
-	bool may_record;
 
-	if (atomic_load_explicit(&is_off, memory_order_relaxed) || is_entering ||
-	    (segment_is_ready(self) && self->in_call))
+	if (is_entering || (segment_is_ready(self) && self->in_call))
 		return false;
 	is_entering = true;
-	may_record = enter_thread(self);
+	enter_thread(self);
 	is_entering = false;
 	errno = saved_errno;
-	return may_record;
+	return true;
 }
 
 uint64_t call_moment(void)
@@ -115,7 +110,7 @@ void call_write_failure(struct call *call, unsigned int slot)
  */
 static __attribute__((destructor)) void end_image(void)
 {
-	if (atomic_load(&has_recorded) &&
+	if (atomic_load(&has_called) &&
 	    atomic_load_explicit(process_generation, memory_order_relaxed))
 		segment_end(CONTROL_EXITED);
 }

@@ -33,7 +33,7 @@ struct call {
 
 /*
  * The first call of a thread, of a process, of a child of fork, or a nested
- * one.  True: the thread may record now.
+ * one.  True: the call is the program's, and open.
  */
 bool call_enter(struct thread_segment *self);
 

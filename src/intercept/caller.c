@@ -147,9 +147,11 @@ void caller_scan(const void *caller)
 	int saved_errno = errno;
 	bool is_changed = false;
 
-	dl_iterate_phdr(compare_counts, &is_changed);
-	if (is_changed || must_retry())
-		dl_iterate_phdr(visit, NULL);
+	if (segment_directory()[0]) {
+		dl_iterate_phdr(compare_counts, &is_changed);
+		if (is_changed || must_retry())
+			dl_iterate_phdr(visit, NULL);
+	}
 	if (!atomic_load_explicit(&retry_ns, memory_order_relaxed)) {
 		set[1] = set[0];
 		set[0] = page << CALLER_EPOCH_BITS | (uint16_t)atomic_load(&caller_epoch);
