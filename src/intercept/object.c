@@ -178,10 +178,13 @@ static const ElfW(Sym) *
 	const uint32_t *bucket = (const uint32_t *)(bloom + words);
 	const uint32_t *chain = bucket + buckets;
 	const unsigned bits = 8 * sizeof(*bloom);
-	ElfW(Addr) filter = bloom[hash / bits % words];
+	ElfW(Addr) filter;
 	uint32_t i;
 
-	if (!(filter >> hash % bits & filter >> (hash >> shift) % bits & 1) || !buckets)
+	if (!words || !buckets) /* an object without exports */
+		return NULL;
+	filter = bloom[hash / bits % words];
+	if (!(filter >> hash % bits & filter >> (hash >> shift) % bits & 1))
 		return NULL;
 	i = bucket[hash % buckets];
 	if (i < first)

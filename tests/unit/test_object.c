@@ -40,6 +40,17 @@ START_TEST(what_is_not_there_is_not_found)
 }
 END_TEST
 
+/* A linker that has nothing to export leaves a table without words or buckets. */
+START_TEST(an_empty_table_holds_nothing)
+{
+	static const uint32_t empty[8];
+	struct object object = find_libc();
+
+	object.gnu_hash = empty;
+	ck_assert_ptr_null(object_symbol(&object, "malloc"));
+}
+END_TEST
+
 START_TEST(the_list_for_debuggers_finds_the_same_object)
 {
 	struct object by_list, by_walk = find_libc();
@@ -86,6 +97,7 @@ int main(void)
 
 	tcase_add_test(loaded, symbols_are_those_the_loader_finds);
 	tcase_add_test(loaded, what_is_not_there_is_not_found);
+	tcase_add_test(loaded, an_empty_table_holds_nothing);
 	tcase_add_test(loaded, the_list_for_debuggers_finds_the_same_object);
 	tcase_add_test(loaded, an_address_names_its_object);
 	tcase_add_test(loaded, a_build_id_is_hexadecimal);
