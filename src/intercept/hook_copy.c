@@ -297,7 +297,9 @@ void hook_copy_3d_peer(struct call *call, const CUDA_MEMCPY3D_PEER *peer, uint64
 void hook_copy_batch(struct call *call, const CUdeviceptr *targets, const CUdeviceptr *sources,
 		     const size_t *bytes, size_t count, uint64_t stream)
 {
-	if (!count || !sources || !bytes || !is_described(call, targets, stream, 1))
+	bool is_whole = count && targets && sources && bytes;
+
+	if (!is_described(call, is_whole ? targets : NULL, stream, 1))
 		return;
 	for (size_t i = 0; i < count; i++) {
 		struct copy copy = { infer(sources[i]), infer(targets[i]), bytes[i] };
@@ -331,7 +333,7 @@ static struct end end_of_operand(const CUmemcpy3DOperand *operand)
 void hook_copy_3d_batch(struct call *call, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count,
 			uint64_t stream)
 {
-	if (!count || !is_described(call, list, stream, 1))
+	if (!is_described(call, count ? list : NULL, stream, 1))
 		return;
 	for (size_t i = 0; i < count; i++) {
 		const CUDA_MEMCPY3D_BATCH_OP *op = &list[i];

@@ -167,6 +167,41 @@ START_TEST(a_batch_is_one_call_and_many_transfers)
 }
 END_TEST
 
+static CUresult CUDAAPI copy_3d_batch(size_t count, CUDA_MEMCPY3D_BATCH_OP *list,
+				      unsigned long long flags, CUstream stream)
+{
+	(void)count;
+	(void)list;
+	(void)flags;
+	(void)stream;
+	return fake_result;
+}
+
+static void expect_failed_batch(CUdeviceptr *sources, size_t *bytes, size_t count)
+{
+	CUdeviceptr targets[] = { 0x7000 };
+
+	cuMemcpyBatchAsync_v2(targets, sources, bytes, count, NULL, NULL, 0, STREAM);
+	ck_assert_int_eq(fake_look_one(RECORD_TRANSFER, API_cuMemcpyBatchAsync_v2)->result,
+			 CUDA_ERROR_INVALID_VALUE);
+}
+
+START_TEST(a_batch_that_holds_nothing_is_a_failed_call)
+{
+	CUdeviceptr sources[] = { 1 };
+	size_t bytes[] = { 10 };
+
+	fake_set(API_cuMemcpyBatchAsync_v2, copy_batch);
+	fake_set(API_cuMemcpy3DBatchAsync_v2, copy_3d_batch);
+	fake_result = CUDA_ERROR_INVALID_VALUE;
+	expect_failed_batch(sources, bytes, 0);
+	expect_failed_batch(NULL, bytes, 1);
+	expect_failed_batch(sources, NULL, 1);
+	cuMemcpy3DBatchAsync_v2(0, NULL, 0, STREAM);
+	fake_look_one(RECORD_TRANSFER, API_cuMemcpy3DBatchAsync_v2);
+}
+END_TEST
+
 static CUresult CUDAAPI copy_2d(const CUDA_MEMCPY2D *copy)
 {
 	(void)copy;
@@ -515,6 +550,7 @@ int main(void)
 	tcase_add_test(copy, a_fill_counts_bytes_not_elements);
 	tcase_add_test(copy, a_direction_comes_from_blocks_then_from_the_driver);
 	tcase_add_test(copy, a_batch_is_one_call_and_many_transfers);
+	tcase_add_test(copy, a_batch_that_holds_nothing_is_a_failed_call);
 	tcase_add_test(copy, a_copy_of_rows_names_its_first_bytes);
 	suite_add_tcase(suite, copy);
 
