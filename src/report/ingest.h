@@ -204,7 +204,10 @@ uint16_t ingest_record_api(struct ingest_process *process, uint16_t api);
 void ingest_record_release(struct ingest_process *process, struct ingest_block *block,
 			   int64_t at_ns, enum release_cause cause);
 
-/* The same for all that die with a context; for context 0: all whose free is pending. */
+/*
+ * The same for all that die with a context; for context 0, at the end: all whose
+ * free is pending, or was lost, as another block has their address.
+ */
 void ingest_record_release_all(struct ingest_process *process, uint32_t context_id,
 			       int64_t at_ns, enum release_cause cause);
 

@@ -191,6 +191,13 @@ void ingest_block_retire(struct ingest_blocks *blocks, struct ingest_block *bloc
 	blocks->retired++;
 }
 
+void ingest_block_shorten(struct ingest_blocks *blocks, struct ingest_block *block,
+			  int64_t released_ns)
+{
+	block->released_ns = released_ns;
+	refresh(*tree_of(blocks, block), block);
+}
+
 void ingest_block_settle(struct ingest_blocks *blocks, struct ingest_block *block)
 {
 	block->is_batched = false;

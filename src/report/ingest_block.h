@@ -30,6 +30,7 @@ struct ingest_block {
 	int64_t free_ns;
 	int64_t free_duration_ns;
 	int64_t released_ns; /* 0 while live */
+	int64_t replaced_ns; /* another block got its address then; 0: none has */
 	uint32_t device_id;  /* of identity tables; 0: none */
 	uint32_t context_id;
 	uint32_t stream_id;
@@ -77,6 +78,10 @@ struct ingest_block *ingest_block_find(const struct ingest_blocks *blocks, uint6
 
 /* It is released: no longer found by number, but by address until it is forgotten. */
 void ingest_block_retire(struct ingest_blocks *blocks, struct ingest_block *block);
+
+/* A retired block has ended earlier than was thought. */
+void ingest_block_shorten(struct ingest_blocks *blocks, struct ingest_block *block,
+			  int64_t released_ns);
 
 /* Its row is written: drops it for good if nothing else needs it. */
 void ingest_block_settle(struct ingest_blocks *blocks, struct ingest_block *block);

@@ -165,6 +165,33 @@ static void change_use(struct ingest_process *process, const struct ingest_block
 				   pending * bytes);
 }
 
+/* Kinds whose addresses belong to one block at a time. */
+static bool is_exclusive(enum block_kind kind)
+{
+	return kind == BLOCK_DEVICE || kind == BLOCK_PITCH || kind == BLOCK_MANAGED ||
+	       kind == BLOCK_POOL || kind == BLOCK_PINNED;
+}
+
+/*
+ * The driver may give an address to another thread before the call that frees it
+ * has returned: the block that had it has ended by then, whatever its call says.
+ */
+static void replace(struct ingest_process *process, const struct ingest_block *block)
+{
+	struct ingest_block *old =
+		ingest_block_at(&process->blocks, block->address, block->live_ns);
+
+	if (!old || !is_exclusive(old->kind) || !is_exclusive(block->kind))
+		return;
+	old->replaced_ns = block->live_ns;
+	if (!old->released_ns)
+		return; /* its free is recorded later */
+	change_use(process, old, block->live_ns, -1, 0);
+	change_use(process, old, old->released_ns, 1, 0);
+	ingest_block_shorten(&process->blocks, old, block->live_ns);
+	ingest_record_batch(process, old);
+}
+
 static void handle_alloc(struct ingest_process *process, struct ingest_thread *thread,
 			 const struct record *record, const struct store_row_call *call)
 {
@@ -191,6 +218,7 @@ static void handle_alloc(struct ingest_process *process, struct ingest_thread *t
 	block->is_view = is_view;
 	block->series = ingest_peak_series(&process->ingest->peak, process->id, block->device_id,
 					   block->kind);
+	replace(process, block);
 	if (is_view || block->kind != BLOCK_VMM)
 		ingest_block_place(&process->blocks, block);
 	change_use(process, block, block->live_ns, 1, 0);
@@ -200,6 +228,8 @@ static void handle_alloc(struct ingest_process *process, struct ingest_thread *t
 void ingest_record_release(struct ingest_process *process, struct ingest_block *block,
 			   int64_t at_ns, enum release_cause cause)
 {
+	if (block->replaced_ns && block->replaced_ns < at_ns)
+		at_ns = block->replaced_ns;
 	block->released_ns = at_ns > block->live_ns ? at_ns : block->live_ns;
 	if (!block->released_ns)
 		block->released_ns = 1;
@@ -260,13 +290,15 @@ void ingest_record_release_all(struct ingest_process *process, uint32_t context_
 	size_t at = 0;
 
 	while ((block = ingest_table_next(&process->blocks.by_number, &at))) {
-		if (context_id ? !dies_with(block, context_id) : !block->is_pending)
+		if (context_id ? !dies_with(block, context_id) :
+				 !block->is_pending && !block->replaced_ns)
 			continue;
 		dying = ingest_table_memory(dying, count + 1, sizeof(*dying));
 		dying[count++] = block;
 	}
 	for (size_t i = 0; i < count; i++)
-		ingest_record_release(process, dying[i], at_ns, cause);
+		ingest_record_release(process, dying[i], at_ns,
+				      dying[i]->replaced_ns ? RELEASE_FREED : cause);
 	free(dying);
 }
 

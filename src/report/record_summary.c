@@ -5,6 +5,7 @@
 #include "report/message.h"
 #include "report/store.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -114,17 +115,24 @@ static void print_trouble(struct summary *summary)
 		    plural(uncovered, "function", "functions"));
 }
 
-/* Only what a shell would read otherwise is quoted. */
+/* To be pasted: what a shell would read otherwise is quoted, a dash is no option. */
 static void print_next(const struct summary *summary)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				    "0123456789_./-+:@,%";
-	bool is_plain = strspn(summary->path, plain) == strlen(summary->path);
+	const char *before = *summary->path == '-' ? "./" : "";
+	char quoted[4 * PATH_MAX];
+	size_t used = 0;
 
-	if (is_plain || strchr(summary->path, '\''))
-		message_say("next: custody report %s", summary->path);
-	else
-		message_say("next: custody report '%s'", summary->path);
+	if (strspn(summary->path, plain) == strlen(summary->path)) {
+		message_say("next: custody report %s%s", before, summary->path);
+		return;
+	}
+	for (const char *c = summary->path; *c && used < sizeof(quoted) - 5; c++)
+		used += (size_t)sprintf(quoted + used, "%s%c%s", *c == '\'' ? "'\\" : "", *c,
+					*c == '\'' ? "'" : "");
+	quoted[used] = '\0';
+	message_say("next: custody report '%s%s'", before, quoted);
 }
 
 void record_summary_print(const char *path)

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES = 4 * PATH_MAX, NAME_TRIES = 10000 };
+enum { TEXT_BYTES = 4 * PATH_MAX, NAME_TRIES = 10000, NAME_BYTES = 480 };
 
 static bool name_in(const struct session *session, const char *name, char *path)
 {
@@ -189,6 +189,19 @@ static bool make_empty(const char *path)
 	return true;
 }
 
+/* SQLite takes no longer names, and would say so only when the program has run. */
+static bool is_short_enough(const char *path, char *why, size_t bytes)
+{
+	char real[PATH_MAX];
+
+	if (realpath(path, real) && strlen(real) <= NAME_BYTES)
+		return true;
+	unlink(path);
+	snprintf(why, bytes, "cannot write %s: its full name is longer than %d bytes", path,
+		 NAME_BYTES);
+	return false;
+}
+
 /* What SQLite left beside an older trace must not be taken for a part of the new one. */
 static void remove_companions(const char *path)
 {
@@ -224,7 +237,7 @@ bool session_reserve(const char *path, bool force, char *why, size_t bytes)
 		return false;
 	if (make_empty(path)) {
 		remove_companions(path);
-		return true;
+		return is_short_enough(path, why, bytes);
 	}
 	if (errno == EEXIST)
 		snprintf(why, bytes, "%s exists; -f replaces it", path);
@@ -251,7 +264,7 @@ bool session_reserve_next(char path[PATH_MAX], char *why, size_t bytes)
 	for (int number = 2; number < NAME_TRIES; number++) {
 		if (make_empty(path)) {
 			remove_companions(path);
-			return true;
+			return is_short_enough(path, why, bytes);
 		}
 		if (errno != EEXIST || !number_name(path, first, number))
 			break;

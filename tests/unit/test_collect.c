@@ -219,6 +219,24 @@ START_TEST(peak_counts_a_release_that_overlaps_an_allocation_once)
 }
 END_TEST
 
+START_TEST(address_given_away_before_its_free_returned_counts_once)
+{
+	/* The free ends at 9000, but another thread has the address from 5010 on. */
+	put(1, session_writer_alloc(2000, 10, 1, 0x10000, 1000, BLOCK_DEVICE));
+	put(1, session_writer_free(4000, 5000, 1));
+	put(2, session_writer_alloc(5000, 10, 2, 0x10000, 1000, BLOCK_DEVICE));
+	/* And one whose free was lost. */
+	put(2, session_writer_alloc(20000, 10, 3, 0x10000, 900, BLOCK_DEVICE));
+	collect();
+	ck_assert_int_eq(ask("SELECT released_ns FROM allocation WHERE number = 1"), 5010);
+	ck_assert_int_eq(ask("SELECT released_ns FROM allocation WHERE number = 2"), 20010);
+	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 1000);
+	ck_assert_int_eq(ask("SELECT sum(bytes) FROM live_at_peak WHERE peak_process_id IS NULL"),
+			 1000);
+	ck_assert_int_eq(ask("SELECT count(*) FROM leak"), 1);
+}
+END_TEST
+
 START_TEST(view_counts_with_its_parent_only)
 {
 	struct record handle = session_writer_alloc(2000, 10, 1, 0xaa, 4096, BLOCK_VMM);
@@ -580,6 +598,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, threads_are_merged_by_time);
 	tcase_add_test(rows, peak_is_exact_and_names_its_blocks);
 	tcase_add_test(rows, peak_counts_a_release_that_overlaps_an_allocation_once);
+	tcase_add_test(rows, address_given_away_before_its_free_returned_counts_once);
 	tcase_add_test(rows, view_counts_with_its_parent_only);
 	tcase_add_test(rows, context_that_dies_closes_its_blocks_but_not_pool_memory);
 	tcase_add_test(rows, stream_handle_that_is_reused_names_another_stream);
