@@ -247,6 +247,18 @@ static void many_at_once(void)
 		note(kinds[i], "cuMemcpyBatchAsync", sizes[i], sources[i], targets[i], "own");
 }
 
+/* A batch of nothing is refused; there is a copy, but nothing to tell of it. */
+static void nothing_at_once(void)
+{
+	require(called("cuMemcpyBatchAsync_v2",
+		       cuMemcpyBatchAsync_v2(NULL, NULL, NULL, 0, NULL, NULL, 0, stream)) ==
+			CUDA_ERROR_INVALID_VALUE,
+		"a batch of nothing is refused");
+	journal_line("transfer UNKNOWN 0 cuMemcpyBatchAsync_v2 async unknown:0:- unknown:0:- own "
+		     "0 %d",
+		     CUDA_ERROR_INVALID_VALUE);
+}
+
 static void set_up(void)
 {
 	CUDA_ARRAY_DESCRIPTOR rows_of_floats = { 128, 32, CU_AD_FORMAT_FLOAT, 1 };
@@ -277,6 +289,7 @@ int main(void)
 	with_arrays();
 	between_devices();
 	many_at_once();
+	nothing_at_once();
 	must("cuStreamSynchronize", cuStreamSynchronize(stream));
 	note_operation("cuStreamSynchronize", "own", 0);
 	cover_end();

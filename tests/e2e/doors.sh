@@ -65,6 +65,22 @@ it_records_with_the_simulated_driver_that_it_brings() {
 	compare_rows t.db journal
 }
 
+it_knows_the_devices_of_both_ends_of_a_copy() {
+	SIMCUDA_DEVICES=2 record -o t.db -- "$clients/cover_shape"
+	expect_equal "devices of copies between devices" "0>1 1>0" "$(query t.db "
+		SELECT DISTINCT s.ordinal || '>' || g.ordinal AS pair FROM transfer t
+		JOIN device s ON s.id = t.source_device_id JOIN device g ON g.id = t.target_device_id
+		WHERE t.kind = 'P2P' ORDER BY pair" | paste -sd' ')"
+	expect_equal "copies between devices" 0 "$(query t.db "
+		SELECT count(*) FROM transfer
+		WHERE kind = 'P2P' AND source_device_id IS target_device_id")"
+	expect_equal "blocks on the second device" 1048576 "$(query t.db "
+		SELECT sum(bytes) FROM allocation a JOIN device d ON d.id = a.device_id
+		WHERE d.ordinal = 1")"
+	expect_equal "devices" "2 2" "$(query t.db "
+		SELECT count(*) || ' ' || count(DISTINCT uuid) FROM device WHERE total_bytes > 0")"
+}
+
 it_knows_which_blocks_were_exported() {
 	record -o t.db -- "$clients/cover_module"
 	expect_equal "exported blocks" 65536 "$(query t.db "

@@ -221,6 +221,28 @@ it_records_a_daemon_that_closed_everything() {
 	compare_images t.db
 }
 
+# Inside, the program is process 1, or a number that is somebody else outside.
+it_records_a_program_in_a_name_space_of_its_own() {
+	plain_build_only
+	unshare -pf --mount-proc true 2>/dev/null || skip "unshare cannot make a name space here"
+	E2E_JOURNAL=$PWD/journal record -o t.db -- unshare -pf --mount-proc \
+		/bin/sh -c "'$clients/ends' exit; '$clients/ends' kill" || status=$?
+	expect_equal "status" 137 "$status"
+	compare_images t.db
+}
+
+it_records_a_program_in_a_name_space_that_takes_its_time() {
+	plain_build_only
+	unshare -pf --mount-proc true 2>/dev/null || skip "unshare cannot make a name space here"
+	hold "$custody" record -q -o t.db -- unshare -pf --mount-proc "$clients/ends" wait
+	sleep 1
+	let_go
+	expect_status 0 wait "$held"
+	expect_equal "copies" 30 "$(query t.db "SELECT count(*) FROM transfer")"
+	expect_equal "complete" 1 "$(query t.db "SELECT value FROM meta WHERE key = 'complete'")"
+	expect_no_session
+}
+
 it_records_under_another_recording() {
 	E2E_JOURNAL=$PWD/journal bounded "$custody" record -o outer.db -- \
 		"$custody" record -q -o t.db -- "$clients/ends" exit 4 2>err || status=$?
