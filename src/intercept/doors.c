@@ -78,6 +78,21 @@ static struct door_answer answer_own(void *handle, const char *name, const char 
 }
 
 /*
+ * What lies behind the program is the whole scope without it.  Everybody else
+ * begins in the middle of the scope, and is left to libc, which knows where.
+ */
+static struct door_answer answer_next(const char *name, const char *version, const void *caller)
+{
+	struct object object;
+
+	if (!object_find_address(caller, &object) || *object.path)
+		return not_ours;
+	if (!real_is_ours(ask(RTLD_DEFAULT, name, version)))
+		return not_ours;
+	return answer_own(RTLD_NEXT, name, version, caller);
+}
+
+/*
  * RTLD_NEXT means something only for the caller.  A look-up by libcuda itself
  * is none of the program's.  RTLD_DEFAULT that finds nothing from here may
  * find something in the caller's own scope.
@@ -87,8 +102,10 @@ static struct door_answer answer(void *handle, const char *name, const char *ver
 {
 	void *address;
 
-	if (handle == RTLD_NEXT || !is_driver_name(name) || real_is_driver(caller))
+	if (!is_driver_name(name) || real_is_driver(caller))
 		return not_ours;
+	if (handle == RTLD_NEXT)
+		return answer_next(name, version, caller);
 	address = ask(handle, name, version);
 	if (!address)
 		return handle == RTLD_DEFAULT ? not_ours : (struct door_answer){ 1, NULL };

@@ -3,6 +3,8 @@
  * lookups.c - asks for every function by every door and says what came back.
  *
  *	lookups LIST	lines "symbol base since variant", variant ptds, ptsz or -
+ *	lookups		asks for one function where no driver was loaded, then where
+ *			one was, but for its handle alone
  *
  * Standard output says nothing that an interposer may change: results, status,
  * whether there is an address, and whether it is the one dlsym gives.  Which
@@ -111,13 +113,36 @@ static void ask_dlsym(void)
 	dlerror();
 }
 
+static void ask_scopes(const char *when)
+{
+	void *self = dlopen(NULL, RTLD_NOW);
+
+	printf("%s: default %s, next %s, next of a version %s, program %s\n", when,
+	       dlsym(RTLD_DEFAULT, "cuInit") ? "there" : "missing",
+	       dlsym(RTLD_NEXT, "cuInit") ? "there" : "missing",
+	       dlvsym(RTLD_NEXT, "cuInit", "GLIBC_2.2.5") ? "there" : "missing",
+	       dlsym(self, "cuInit") ? "there" : "missing");
+	dlclose(self);
+}
+
+static int ask_without_driver(void)
+{
+	ask_scopes("without");
+	require(dlopen("libcuda.so.1", RTLD_NOW) != NULL, "libcuda can be opened");
+	ask_scopes("with its handle alone");
+	require(dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL, "for all too");
+	ask_scopes("with it for all");
+	return 0;
+}
+
 int main(int count, char **arguments)
 {
 	char symbol[128], base[128], variant[16];
 	int since;
 	FILE *list;
 
-	require(count > 1, "a list is given");
+	if (count < 2)
+		return ask_without_driver();
 	driver = dlopen("libcuda.so.1", RTLD_NOW);
 	require(driver != NULL, "libcuda can be opened");
 	get4 = (getproc4 *)dlsym(driver, "cuGetProcAddress");

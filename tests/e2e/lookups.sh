@@ -68,4 +68,14 @@ it_notes_driver_functions_that_it_does_not_know() {
 	expect_empty "functions handed out without a wrapper and without a word" missing
 }
 
+it_shows_nobody_a_driver_that_is_not_there() {
+	"$clients/lookups" >bare
+	expect_equal "bare" "$(printf 'without: %s\nwith its handle alone: %s\nwith it for all: %s' \
+		'default missing, next missing, next of a version missing, program missing' \
+		'default missing, next missing, next of a version missing, program missing' \
+		'default there, next there, next of a version missing, program there')" "$(cat bare)"
+	CUSTODY_OUTPUT=t.db LD_PRELOAD=$preload bounded "$clients/lookups" >watched
+	diff bare watched || fail "a look-up without a driver is answered in another way"
+}
+
 run_behaviours "${1:-}"
