@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "report/collect.h"
 #include "report/command.h"
 #include "report/program.h"
 #include "report/record_run.h"
@@ -141,7 +142,11 @@ static void prepare_session(struct record_run *run)
 	char *trace = find_trace(run->path, run->program);
 	char why[PATH_MAX + 256];
 
-	if (!session_reserve(trace, replace, why, sizeof(why))) {
+	if (replace && collect_is_busy(trace))
+		snprintf(why, sizeof(why), "%s is being recorded by another run", trace);
+	else if (session_reserve(trace, replace, why, sizeof(why)))
+		why[0] = '\0';
+	if (why[0]) {
 		record_run_cancel(run);
 		message_die(EXIT_COULD_NOT, "%s", why);
 	}

@@ -134,3 +134,18 @@ char *collect_settle(const char *trace)
 		message_die(EXIT_COULD_NOT, "cannot read %s: %s", trace, strerror(errno));
 	return S_ISDIR(status.st_mode) ? settle_directory(trace) : settle_file(trace);
 }
+
+bool collect_is_busy(const char *trace)
+{
+	char *directory = store_reader_session(trace);
+	struct session session;
+	bool is_busy = false;
+
+	if (directory && session_read(&session, directory)) {
+		is_busy = !session_lock(&session) && exists(session.directory);
+		if (session.lock >= 0)
+			close(session.lock);
+	}
+	free(directory);
+	return is_busy;
+}

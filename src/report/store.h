@@ -77,6 +77,9 @@ sqlite3 *store_reader_open(const char *path);
 /* Whether the file is a complete trace; false for anything else, without a word. */
 bool store_reader_is_complete(const char *path);
 
+/* The session that still belongs to the trace, to be freed; NULL: none, or no trace. */
+char *store_reader_session(const char *path);
+
 /* A query on it has failed: the same way out. */
 _Noreturn void store_reader_fail(sqlite3 *db, const char *path);
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,20 +115,36 @@ sqlite3 *store_reader_open(const char *path)
 	return db;
 }
 
-bool store_reader_is_complete(const char *path)
+/* The value of a meta key of a file that may be anything, to be freed; NULL without a word. */
+static char *peek(const char *path, const char *key)
 {
 	sqlite3_stmt *query = NULL;
 	sqlite3 *db = NULL;
-	bool is_complete = false;
+	char *value = NULL;
 
 	if (!judge_file(path) &&
 	    sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) ==
 		    SQLITE_OK &&
-	    sqlite3_prepare_v2(db, "SELECT value FROM meta WHERE key = 'complete'", -1, &query,
-			       NULL) == SQLITE_OK &&
-	    sqlite3_step(query) == SQLITE_ROW)
-		is_complete = sqlite3_column_int(query, 0) == 1;
+	    sqlite3_prepare_v2(db, "SELECT value FROM meta WHERE key = ?", -1, &query, NULL) ==
+		    SQLITE_OK &&
+	    sqlite3_bind_text(query, 1, key, -1, SQLITE_STATIC) == SQLITE_OK &&
+	    sqlite3_step(query) == SQLITE_ROW && sqlite3_column_text(query, 0))
+		value = strdup((const char *)sqlite3_column_text(query, 0));
 	sqlite3_finalize(query);
 	sqlite3_close(db);
+	return value;
+}
+
+bool store_reader_is_complete(const char *path)
+{
+	char *value = peek(path, "complete");
+	bool is_complete = value && !strcmp(value, "1");
+
+	free(value);
 	return is_complete;
+}
+
+char *store_reader_session(const char *path)
+{
+	return peek(path, "session");
 }
