@@ -69,7 +69,8 @@ it_knows_the_devices_of_both_ends_of_a_copy() {
 	SIMCUDA_DEVICES=2 record -o t.db -- "$clients/cover_shape"
 	expect_equal "devices of copies between devices" "0>1 1>0" "$(query t.db "
 		SELECT DISTINCT s.ordinal || '>' || g.ordinal AS pair FROM transfer t
-		JOIN device s ON s.id = t.source_device_id JOIN device g ON g.id = t.target_device_id
+		JOIN device s ON s.id = t.source_device_id
+		JOIN device g ON g.id = t.target_device_id
 		WHERE t.kind = 'P2P' ORDER BY pair" | paste -sd' ')"
 	expect_equal "copies between devices" 0 "$(query t.db "
 		SELECT count(*) FROM transfer
