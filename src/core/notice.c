@@ -8,12 +8,42 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 1024 };
 
 static _Atomic bool is_spent;
+
+/* The file at descriptor 2 when this library was loaded; only its device and number count. */
+static struct stat standard_error;
+static bool has_standard_error;
+static bool is_remembered; /* not yet where another library's constructor makes calls */
+
+/* Runs before the program could close anything; fstat() alone, as a guest may. */
+__attribute__((constructor)) void notice_remember_stderr(void)
+{
+	int saved_errno = errno;
+
+	has_standard_error = !fstat(STDERR_FILENO, &standard_error);
+	is_remembered = true;
+	errno = saved_errno;
+}
+
+bool notice_has_stderr(void)
+{
+	int saved_errno = errno;
+	struct stat now;
+	bool is_same;
+
+	if (!is_remembered)
+		notice_remember_stderr();
+	is_same = has_standard_error && !fstat(STDERR_FILENO, &now) &&
+		  now.st_dev == standard_error.st_dev && now.st_ino == standard_error.st_ino;
+	errno = saved_errno;
+	return is_same;
+}
 
 bool notice_is_spent(void)
 {
@@ -71,7 +101,7 @@ void notice_once(const char *format, ...)
 	size_t length;
 	va_list list;
 
-	if (atomic_exchange_explicit(&is_spent, true, memory_order_relaxed))
+	if (atomic_exchange_explicit(&is_spent, true, memory_order_relaxed) || !notice_has_stderr())
 		return;
 	memcpy(line, prefix, sizeof(prefix));
 	va_start(list, format);

@@ -9,6 +9,7 @@
  * ready before, in memory of its own, and they make system calls only.
  */
 #include "core/spawn.h"
+#include "core/notice.h"
 #include "core/option.h"
 
 #include <errno.h>
@@ -44,6 +45,7 @@ struct spawn_plan {
 	_Alignas(64) unsigned char second_stack[STACK_BYTES];
 	char program[PATH_MAX];
 	const char *arguments[5];
+	bool has_stderr; /* descriptor 2 is the collector's to write to */
 	const char *environment[]; /* the strings stay the program's */
 };
 
@@ -158,14 +160,16 @@ static void copy_environment(const char **to, size_t most)
 /* Code of the child: a sanitizer's bookkeeping would be the parent's. */
 #define IN_CHILD __attribute__((noinline, no_sanitize("address", "thread", "undefined")))
 
-/* Descriptor 2 stays: the collector may have a sentence to say. */
-static IN_CHILD void close_others(void)
+/* Standard error stays: the collector may have a sentence to say. */
+static IN_CHILD void close_others(const struct spawn_plan *plan)
 {
 	int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
 
 	if (null >= 0) {
 		syscall(SYS_dup3, null, STDIN_FILENO, 0);
 		syscall(SYS_dup3, null, STDOUT_FILENO, 0);
+		if (!plan->has_stderr)
+			syscall(SYS_dup3, null, STDERR_FILENO, 0);
 	}
 	if (syscall(SYS_close_range, 3u, ~0u, 0u))
 		for (int fd = 3; fd < 65536; fd++)
@@ -209,7 +213,7 @@ static IN_CHILD int run_first(void *argument)
 
 	expect_child();
 	syscall(SYS_setsid);
-	close_others();
+	close_others(plan);
 	syscall(SYS_chdir, "/");
 	child = __clone(run_collector, plan->second_stack + STACK_BYTES,
 			CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
@@ -240,6 +244,7 @@ static int run_plan(struct spawn_plan *plan, const char *session)
 	plan->arguments[2] = "--session";
 	plan->arguments[3] = session;
 	plan->arguments[4] = NULL;
+	plan->has_stderr = notice_has_stderr();
 	child = __clone(run_first, plan->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, plan);
 	return child < 0 ? -1 : await_child(child);
 }

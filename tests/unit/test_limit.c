@@ -3,6 +3,7 @@
  * test_limit.c - what happens when there is no room: records are lost, counted
  * and told of, and the program never notices.
  */
+#include "core/notice.h"
 #include "core/segment.h"
 #include "trace_reader.h"
 
@@ -35,6 +36,7 @@ static void open_session(void)
 	fcntl(pipes[0], F_SETFL, O_NONBLOCK);
 	dup2(pipes[1], STDERR_FILENO);
 	close(pipes[1]);
+	notice_remember_stderr();
 	said = pipes[0];
 }
 

@@ -3,6 +3,7 @@
  * test_spawn.c - a program without a session makes one and starts a collector.
  * The collector is a script that writes down what it was given.
  */
+#include "core/notice.h"
 #include "core/segment.h"
 #include "core/session_dir.h"
 #include "trace_reader.h"
@@ -27,6 +28,7 @@ static const char script[] =
 	"#!/bin/sh\n"
 	"{ echo \"arguments=$*\"; echo \"preload=$LD_PRELOAD\"; echo \"session=$CUSTODY_SESSION\"\n"
 	"echo \"kept=$CUSTODY_TEST_KEPT\"; echo \"here=$PWD\"\n"
+	"echo \"error=$(readlink /proc/$$/fd/2)\"\n"
 	"echo \"open=$(ls /proc/$$/fd | tr '\\n' ' ')\"; echo \"pid=$$\"\n"
 	"echo \"group=$(cut -d' ' -f6 /proc/$$/stat)\"; } > \"$CUSTODY_TEST_PLACE/seen.new\"\n"
 	"mv \"$CUSTODY_TEST_PLACE/seen.new\" \"$CUSTODY_TEST_PLACE/seen\"\n"
@@ -152,6 +154,19 @@ START_TEST(session_says_what_the_collector_needs)
 }
 END_TEST
 
+START_TEST(line_breaks_in_names_end_no_line)
+{
+	const char *output;
+
+	setenv("CUSTODY_OUTPUT", "/a\noutput=/b\\n.db", 1);
+	segment_enter();
+	output = read_value(session_of(segment_directory()), "session", "output");
+	ck_assert_str_eq(output, "/a\\noutput=/b\\\\n.db");
+	session_dir_unescape((char *)(uintptr_t)output);
+	ck_assert_str_eq(output, "/a\noutput=/b\\n.db");
+}
+END_TEST
+
 /* Standard error of what follows, as a text. */
 static int catch_stderr(void)
 {
@@ -161,6 +176,7 @@ static int catch_stderr(void)
 	fcntl(pipes[0], F_SETFL, O_NONBLOCK);
 	dup2(pipes[1], STDERR_FILENO);
 	close(pipes[1]);
+	notice_remember_stderr();
 	return pipes[0];
 }
 
@@ -208,6 +224,23 @@ START_TEST(no_executable_leaves_the_records)
 	close(fd);
 	setenv("CUSTODY_PROGRAM", path, 1);
 	expect_records_stay(caught);
+}
+END_TEST
+
+/* A daemon closes what it was given; its data lands on the lowest free descriptor. */
+START_TEST(data_at_descriptor_2_is_left_alone)
+{
+	char path[300];
+	struct stat status;
+
+	snprintf(path, sizeof(path), "%s/data", place);
+	setenv("CUSTODY_BUFFER", "plenty", 1);
+	close(STDERR_FILENO);
+	ck_assert_int_eq(open(path, O_RDWR | O_CREAT, 0600), STDERR_FILENO);
+	ck_assert(segment_enter());
+	ck_assert_int_eq(fstat(STDERR_FILENO, &status), 0);
+	ck_assert_int_eq(status.st_size, 0);
+	ck_assert_str_eq(read_value(place, "seen", "error"), "/dev/null");
 }
 END_TEST
 
@@ -298,9 +331,11 @@ int main(void)
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, collector_gets_the_session_and_a_clean_place);
 	tcase_add_test(tests, session_says_what_the_collector_needs);
+	tcase_add_test(tests, line_breaks_in_names_end_no_line);
 	tcase_add_test(tests, missing_collector_leaves_the_records);
 	tcase_add_test(tests, failing_collector_leaves_the_records);
 	tcase_add_test(tests, no_executable_leaves_the_records);
+	tcase_add_test(tests, data_at_descriptor_2_is_left_alone);
 	tcase_add_test(tests, session_that_is_gone_is_replaced);
 	tcase_add_test(tests, child_of_fork_has_a_session_of_its_own);
 	tcase_add_test(tests, place_is_chosen_by_what_can_be_written);
