@@ -106,19 +106,60 @@ static void find_beside(const char *output, char *beside, size_t bytes)
 	snprintf(beside, bytes, "%.*s", known > 1 ? (int)known - 1 : 1, output);
 }
 
+bool session_dir_escape(const char *value, char *text, size_t bytes)
+{
+	size_t used = 0;
+
+	for (; *value && used + 2 < bytes; value++) {
+		bool is_special = *value == '\n' || *value == '\\';
+
+		if (is_special)
+			text[used++] = '\\';
+		text[used++] = *value == '\n' ? 'n' : *value;
+	}
+	text[used] = '\0';
+	return !*value;
+}
+
+void session_dir_unescape(char *text)
+{
+	char *to = text;
+
+	for (; *text; text++) {
+		if (*text != '\\' || !text[1]) {
+			*to++ = *text;
+			continue;
+		}
+		text++;
+		*to++ = *text == 'n' ? '\n' : *text;
+	}
+	*to = '\0';
+}
+
+static void add_line(char *text, const char *key, const char *value)
+{
+	size_t used = strlen(text);
+
+	used += (size_t)snprintf(text + used, DESCRIPTION_BYTES - used, "%s=", key);
+	session_dir_escape(value, text + used, DESCRIPTION_BYTES - used - 1);
+	strcat(text, "\n");
+}
+
+/* The program's own file is for people who look, and comes last: it may be cut. */
 static int describe(const char *directory, const char *output)
 {
-	char path[PATH_MAX + 16], text[DESCRIPTION_BYTES], program[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	char path[PATH_MAX + 16], text[DESCRIPTION_BYTES];
+	ssize_t length;
 	int fd, failed;
 
-	program[length > 0 ? length : 0] = '\0';
-	snprintf(text, sizeof(text),
-		 "mode=preload\npid=%d\nexecutable=%s\noutput=%s\nfrees=%s\nchildren=%s\n"
-		 "buffer=%llu\n",
-		 (int)getpid(), program, output, option_text(OPTION_FREES),
-		 option_text(OPTION_CHILDREN),
+	snprintf(text, sizeof(text), "mode=preload\npid=%d\nbuffer=%llu\n", (int)getpid(),
 		 (unsigned long long)option_number(OPTION_BUFFER));
+	add_line(text, "output", output);
+	add_line(text, "frees", option_text(OPTION_FREES));
+	add_line(text, "children", option_text(OPTION_CHILDREN));
+	length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	path[length > 0 ? length : 0] = '\0';
+	add_line(text, "executable", path);
 	snprintf(path, sizeof(path), "%s/session", directory);
 	fd = raw_file_create(path);
 	if (fd < 0)

@@ -22,6 +22,13 @@ int session_dir_make(char *path, size_t bytes, const char *beside);
  */
 int session_dir_create(char *path, size_t bytes);
 
+/*
+ * The file is one of lines; a newline or backslash in a value is written as two
+ * characters.  False: `bytes` are too few.
+ */
+bool session_dir_escape(const char *value, char *text, size_t bytes);
+void session_dir_unescape(char *text);
+
 bool session_dir_exists(const char *path);
 
 #endif

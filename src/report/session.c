@@ -25,17 +25,18 @@ static bool name_in(const struct session *session, const char *name, char *path)
 
 static void write_description(const struct session *session)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], output[2 * PATH_MAX], trace[2 * PATH_MAX];
 	FILE *stream = NULL;
 
+	session_dir_escape(session->output, output, sizeof(output));
+	session_dir_escape(session->trace, trace, sizeof(trace));
 	if (name_in(session, "session", path))
 		stream = fopen(path, "wxe");
 	if (!stream)
 		message_die(EXIT_COULD_NOT, "cannot write in %s: %s", session->directory,
 			    strerror(errno));
 	fprintf(stream, "mode=record\npid=%d\noutput=%s\ntrace=%s\nfrees=%s\nchildren=%s\n",
-		session->pid, session->output, session->trace, session->frees,
-		session->children);
+		session->pid, output, trace, session->frees, session->children);
 	if (fclose(stream))
 		message_die(EXIT_COULD_NOT, "cannot write %s: %s", path, strerror(errno));
 }
@@ -60,8 +61,9 @@ void session_create(struct session *session, const char *trace, int pid)
 	write_description(session);
 }
 
-static void take_text(char *field, size_t bytes, const char *value)
+static void take_text(char *field, size_t bytes, char *value)
 {
+	session_dir_unescape(value);
 	snprintf(field, bytes, "%s", value);
 }
 
@@ -112,15 +114,16 @@ bool session_read(struct session *session, const char *directory)
 
 void session_note_trace(struct session *session, const char *trace)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], escaped[2 * PATH_MAX];
 	FILE *stream = NULL;
 
 	snprintf(session->trace, sizeof(session->trace), "%s", trace);
+	session_dir_escape(trace, escaped, sizeof(escaped));
 	if (name_in(session, "session", path))
 		stream = fopen(path, "ae");
 	if (!stream)
 		return; /* a directory we cannot write: nobody will go on with it either */
-	fprintf(stream, "trace=%s\n", trace);
+	fprintf(stream, "trace=%s\n", escaped);
 	fclose(stream);
 }
 

@@ -160,6 +160,24 @@ START_TEST(session_tells_its_successor_what_it_needs)
 }
 END_TEST
 
+START_TEST(odd_names_of_traces_survive_the_session)
+{
+	static const char odd[] = "/a\nmode=preload/b\\n\\/c.db";
+	struct session session, again;
+
+	setenv("XDG_RUNTIME_DIR", place, 1);
+	session_create(&session, odd, 4711);
+	ck_assert(session_read(&again, session.directory));
+	ck_assert_str_eq(again.trace, odd);
+	ck_assert_str_eq(again.output, odd);
+	ck_assert(!again.is_bare);
+	session_note_trace(&again, odd + 2);
+	ck_assert(session_read(&again, session.directory));
+	ck_assert_str_eq(again.trace, odd + 2);
+	session_remove(&session);
+}
+END_TEST
+
 START_TEST(session_has_one_collector)
 {
 	struct session session, other;
@@ -296,6 +314,7 @@ static Suite *make_suite(void)
 	tcase_add_test(names, taken_names_get_numbers);
 	tcase_add_test(names, place_that_cannot_be_written_is_refused);
 	tcase_add_test(names, session_tells_its_successor_what_it_needs);
+	tcase_add_test(names, odd_names_of_traces_survive_the_session);
 	tcase_add_test(names, session_has_one_collector);
 	tcase_add_test(traces, complete_trace_is_one_file);
 	tcase_add_test(traces, directory_of_a_trace_may_be_a_link);
