@@ -9,6 +9,7 @@
 #include <check.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,14 @@ static int await(pid_t child)
 
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	return status;
+}
+
+/* A kill may hit the last step of all, when the session is being removed. */
+static bool has_session(void)
+{
+	struct session opened;
+
+	return session_read(&opened, session);
 }
 
 static void sleep_us(long us)
@@ -182,8 +191,9 @@ START_TEST(collector_that_is_killed_loses_and_doubles_nothing)
 			kill(collector, SIGKILL);
 		}
 		status = await(collector);
-	} while (WIFSIGNALED(status));
-	ck_assert_int_eq(status, 0);
+	} while (WIFSIGNALED(status) && has_session());
+	if (!WIFSIGNALED(status))
+		ck_assert_int_eq(status, 0);
 	ck_assert_int_eq(ask("SELECT count(*) FROM allocation"), RECORDS / 3 + 1);
 	ck_assert_int_eq(ask("SELECT count(DISTINCT number) FROM allocation"), RECORDS / 3 + 1);
 	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE released_ns IS NULL"),
