@@ -424,6 +424,19 @@ static void end_fork_threads(void)
 	exit(0);
 }
 
+/* Descriptor 2 is a file of the program's now: nobody else may write there. */
+static void end_own_descriptors(void)
+{
+	int file;
+
+	syscall(SYS_close_range, 0, 2, 0);
+	file = open("data.bin", O_RDWR | O_CREAT | O_APPEND, 0600);
+	if (file != 0 || dup(0) != 1 || dup(0) != 2 || write(2, "DATA", 4) != 4)
+		_exit(93);
+	use();
+	exit(0);
+}
+
 static const struct {
 	const char *name;
 	void (*function)(void);
@@ -449,6 +462,7 @@ static const struct {
 	{ "never-used", end_never_used },
 	{ "atexit", end_atexit },
 	{ "destructor", end_destructor },
+	{ "own-descriptors", end_own_descriptors },
 	{ "thread-data", end_thread_data },
 	{ "fork-threads", end_fork_threads },
 };

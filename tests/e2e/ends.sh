@@ -248,6 +248,7 @@ it_records_under_another_recording() {
 		"$custody" record -q -o t.db -- "$clients/ends" exit 4 2>err || status=$?
 	expect_equal "status" 4 "$status"
 	[ ! -e outer.db ] || fail "the outer recording has something too"
+	grep -q 'the program made none' err && fail "the outer recording tells an untruth"
 	compare_images t.db
 }
 
@@ -289,6 +290,13 @@ two_files() {
 it_leaves_a_trace_of_a_bare_daemon() {
 	run_end_bare 0 daemon
 	compare_images $(bare_traces)
+}
+
+it_writes_into_no_file_that_the_program_opened_as_descriptor_2() {
+	CUSTODY_BUFFER=plenty run_end_bare 0 own-descriptors
+	expect_equal "file of the program" DATA "$(cat data.bin)"
+	compare_images $(bare_traces)
+	expect_equal "file of the program" DATA "$(cat data.bin)"
 }
 
 it_leaves_no_zombie_to_a_bare_program() {

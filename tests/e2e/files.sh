@@ -120,6 +120,21 @@ it_refuses_a_directory_as_file() {
 	refuses 't\.db' "$custody" record -f -o t.db -- $(client)
 }
 
+it_refuses_or_writes_a_name_that_is_very_long() {
+	local name status=0
+	name=$PWD/$(printf 'd%.0s' {1..200})/$(printf 'e%.0s' {1..200})
+	mkdir -p "$name"
+	name=$name/$(printf 'f%.0s' {1..200}).db
+	E2E_JOURNAL=$PWD/journal bounded "$custody" record -q -o "$name" -- $(client) \
+		2>err || status=$?
+	if [ "$status" = 0 ]; then
+		expect_equal "copies" 25 "$(query "$name" "SELECT count(*) FROM transfer")"
+	else
+		ran && fail "the program ran all the same"
+		expect_equal "status" 1 "$status"
+	fi
+}
+
 it_lets_a_bare_program_run_where_nothing_can_be_written() {
 	CUSTODY_OUTPUT=/proc/nowhere/t.db LD_PRELOAD=$preload bounded $(client) >out 2>err
 	expect_empty "output" out

@@ -110,6 +110,14 @@ it_says_five_lines_and_the_next_command() {
 	expect_match "report" 'H2D|host to device|Transfers' "$(cat report)"
 }
 
+it_says_a_next_command_that_can_be_pasted_whatever_the_name() {
+	local next
+	bounded "$custody" record -o "-it's a \$trace.db" -- "$clients/ends" exit 2>err
+	next=$(tail -n 1 err | sed 's/.*\(custody report.*\)/\1/')
+	PATH=${custody%/*}:$PATH eval "$next" >report || fail "cannot be pasted: $next"
+	[ -s report ] || fail "the report is empty"
+}
+
 it_says_nothing_when_told_so() {
 	bounded "$custody" record -q -o t.db -- "$clients/ends" exit >out 2>err
 	expect_empty "standard output" out
