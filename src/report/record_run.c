@@ -26,12 +26,12 @@ enum {
 };
 
 static sigset_t old_mask;
-static struct sigaction old_interrupt, old_quit, old_pipe;
+static struct sigaction old_interrupt, old_quit, old_pipe, old_child;
 
 /* A terminal sends these to the program too; we wait for what it makes of them. */
 static void hold_signals(struct record_run *run)
 {
-	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	struct sigaction ignore = { .sa_handler = SIG_IGN }, by_default = { .sa_handler = SIG_DFL };
 	sigset_t ours;
 
 	sigemptyset(&ours);
@@ -42,6 +42,7 @@ static void hold_signals(struct record_run *run)
 	sigaction(SIGINT, &ignore, &old_interrupt);
 	sigaction(SIGQUIT, &ignore, &old_quit);
 	sigaction(SIGPIPE, &ignore, &old_pipe); /* a collector may be dead when we write to it */
+	sigaction(SIGCHLD, &by_default, &old_child); /* ignored, it would never come */
 	run->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (run->signals < 0)
 		message_die(EXIT_COULD_NOT, "cannot wait for signals: %s", strerror(errno));
@@ -52,6 +53,7 @@ static void restore_signals(void)
 	sigaction(SIGINT, &old_interrupt, NULL);
 	sigaction(SIGQUIT, &old_quit, NULL);
 	sigaction(SIGPIPE, &old_pipe, NULL);
+	sigaction(SIGCHLD, &old_child, NULL);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
 }
 
