@@ -169,8 +169,7 @@ static void explain_nothing(const struct record_run *run)
 
 	drop_empty(run->session.trace);
 	if (obstacle == PROGRAM_GOOD)
-		message_say(
-			"no CUDA call was recorded: the program made none, so there is no trace");
+		message_say("no CUDA call was recorded, so there is no trace");
 	else
 		message_say("no CUDA call was recorded: %s %s; there is no trace", subject,
 			    program_explain(obstacle));
