@@ -13,9 +13,12 @@
 #include "journal.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 typedef CUresult getproc4(const char *, void **, int, cuuint64_t);
 typedef CUresult getproc5(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
@@ -98,6 +101,52 @@ static void ask_for_oddities(void)
 	ask("printf", 12000, 0, NULL);
 }
 
+#if defined(__x86_64__)
+static const char first_version[] = "GLIBC_2.2.5";
+#else
+static const char first_version[] = "GLIBC_2.17";
+#endif
+
+/* A name of libc's that begins as the driver's do: looked at and let go on, with its version. */
+static void ask_by_version(void *libc)
+{
+	void *known = dlsym(libc, "cuserid");
+
+	printf("version: %s\n", compare(dlvsym(libc, "cuserid", first_version), known));
+	printf("plain version: %s\n",
+	       compare(dlvsym(libc, "strtol", first_version), dlsym(libc, "strtol")));
+	printf("no version: %s\n", compare(dlvsym(libc, "cuserid", "NO_VERSION"), known));
+	printf("default version: %s\n",
+	       compare(dlvsym(RTLD_DEFAULT, "cuserid", first_version), known));
+}
+
+/* No byte may be read behind the end of a name, which may be the end of memory. */
+static void ask_at_end_of_page(void)
+{
+	static const char *const names[] = { "", "c", "cu", "x" };
+	size_t bytes = (size_t)sysconf(_SC_PAGESIZE), i;
+	char *pages =
+		mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *name;
+
+	require(pages != MAP_FAILED && !mprotect(pages + bytes, bytes, PROT_NONE),
+		"a page without a neighbour can be had");
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		name = strcpy(pages + bytes - strlen(names[i]) - 1, names[i]);
+		printf("at the end '%s': %s\n", name, dlsym(driver, name) ? "there" : "missing");
+	}
+	munmap(pages, 2 * bytes);
+}
+
+static void ask_and_keep_errno(void)
+{
+	errno = 4711;
+	dlsym(driver, "cuInit");
+	dlsym(RTLD_DEFAULT, "strtol");
+	dlvsym(driver, "cuInit", first_version);
+	printf("errno: %d\n", errno);
+}
+
 /* Whoever is asked, the answer may not depend on who asks through whom. */
 static void ask_dlsym(void)
 {
@@ -106,10 +155,14 @@ static void ask_dlsym(void)
 	printf("libc: %s\n", dlsym(libc, "cuInit") ? "has a driver" : "has no driver");
 	printf("default: %s\n", compare(dlsym(RTLD_DEFAULT, "strtol"), dlsym(libc, "strtol")));
 	printf("next: %s\n", compare(dlsym(RTLD_NEXT, "strtol"), dlsym(libc, "strtol")));
+	printf("next again: %s\n", compare(dlsym(RTLD_NEXT, "strtol"), dlsym(libc, "strtol")));
 	printf("unknown: %s\n", dlsym(driver, "cuNoSuchFunction") ? "there" : "missing");
 	printf("error: %s\n", dlerror() ? "told" : "not told");
 	printf("no error: %s\n", dlerror() ? "told" : "not told");
 	printf("empty: %s\n", dlsym(driver, "") ? "there" : "missing");
+	ask_by_version(libc);
+	ask_at_end_of_page();
+	ask_and_keep_errno();
 	dlerror();
 }
 

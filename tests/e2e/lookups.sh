@@ -25,6 +25,7 @@ it_answers_every_look_up_as_the_driver_does() {
 	expect_match "answers" '^cuMemAlloc 3020 0: 0 same, 0 same 0, 0 same$' "$(cat bare)"
 	expect_match "answers" '^cuMemAlloc 3019 0: 0 same, 0 same 0, 0 same$' "$(cat bare)"
 	expect_match "answers" '^cuMemAllocAsync 12000 2: 0 same' "$(cat bare)"
+	expect_match "answers" '^version: same$' "$(cat bare)"
 	expect_match "answers" '^cuNoSuchFunction 12000 0: (0 null|500)' "$(cat bare)"
 }
 
