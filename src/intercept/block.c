@@ -13,6 +13,15 @@ static uint16_t aux_of(enum block_kind kind, int device)
 	return (uint16_t)((unsigned int)kind | (unsigned int)(device + 1) << 8);
 }
 
+/*
+ * The context of the record.  Page-locked memory of a pool or a handle names
+ * none: whatever is page-locked and names a context ends with it.
+ */
+static uint32_t context_of(const struct block_facts *facts)
+{
+	return facts->kind == BLOCK_PINNED ? facts->context : current_number();
+}
+
 uint64_t block_begin(struct call *call, const struct block_facts *facts)
 {
 	struct block block = {
@@ -36,7 +45,7 @@ uint64_t block_begin(struct call *call, const struct block_facts *facts)
 				 .b = block.id,
 				 .c = facts->bytes,
 				 .stream = facts->stream,
-				 .context = current_number(),
+				 .context = context_of(facts),
 				 .aux = aux_of(facts->kind, facts->device),
 				 .flags = facts->flags,
 			 });

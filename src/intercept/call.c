@@ -3,6 +3,7 @@
 #include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/hook.h"
+#include "intercept/place.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,6 +21,7 @@ static void forget_parent(void)
 	caller_reset();
 	current_reset();
 	hook_module_reset();
+	place_reset();
 	uncovered_rewind();
 }
 

@@ -19,6 +19,8 @@ void hook_memory_alloc(struct call *call, enum block_kind kind, uint64_t address
 void hook_memory_alloc_pitch(struct call *call, uint64_t address, uint64_t pitch, uint64_t width,
 			     uint64_t height);
 void hook_memory_alloc_async(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream);
+void hook_memory_alloc_from_pool(struct call *call, uint64_t address, uint64_t bytes, uint64_t pool,
+				 uint64_t stream);
 void hook_memory_import(struct call *call, uint64_t address);
 void hook_memory_ipc_open(struct call *call, uint64_t address);
 void hook_memory_ipc_close_before(struct call *call, uint64_t address);
@@ -28,6 +30,13 @@ void hook_memory_external(struct call *call, uint64_t address,
 void hook_memory_export(struct call *call, uint64_t address);
 void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream);
 void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream);
+
+/* hook_pool.c */
+void hook_pool_create(struct call *call, uint64_t pool, const CUmemPoolProps *properties);
+void hook_pool_import(struct call *call, uint64_t pool);
+void hook_pool_of_device(struct call *call, uint64_t pool, CUdevice device);
+void hook_pool_of_location(struct call *call, uint64_t pool, const CUmemLocation *location,
+			   CUmemAllocationType type);
 
 /* hook_array.c */
 void hook_array_create(struct call *call, uint64_t handle, const CUDA_ARRAY_DESCRIPTOR *shape);
@@ -73,6 +82,8 @@ void hook_context_reset_primary_after(struct call *call, CUdevice device);
 void hook_context_driver_version(struct call *call, uint64_t version);
 
 /* hook_stream.c, hook_capture.c, hook_graph.c, hook_module.c */
+void hook_stream_create(struct call *call, uint64_t stream);
+void hook_stream_create_green(struct call *call, uint64_t stream, uint64_t green_context);
 void hook_stream_destroy(struct call *call, uint64_t stream);
 void hook_capture_begin(struct call *call, uint64_t stream);
 void hook_capture_end(struct call *call, uint64_t stream, uint64_t graph);

@@ -2,6 +2,7 @@
 #include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/hook.h"
+#include "intercept/place.h"
 #include "intercept/real.h"
 
 #include <errno.h>
@@ -31,22 +32,41 @@ void hook_memory_alloc_pitch(struct call *call, uint64_t address, uint64_t pitch
 	hook_memory_alloc(call, BLOCK_PITCH, address, (pitch ? pitch : width) * height);
 }
 
+static enum block_kind kind_at(int place, bool is_captured)
+{
+	if (is_captured)
+		return BLOCK_GRAPH;
+	return place == PLACE_ON_HOST ? BLOCK_PINNED : BLOCK_POOL;
+}
+
 /*
  * Pool memory belongs to no context.  On a capturing stream nothing is
  * allocated: an address is set aside for the graph.
  */
-void hook_memory_alloc_async(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream)
+static void begin_pooled(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream,
+			 int place)
 {
 	uint8_t captured = capture_flag(stream);
 
 	block_begin(call, &(struct block_facts){
-				  .kind = captured ? BLOCK_GRAPH : BLOCK_POOL,
+				  .kind = kind_at(place, captured),
 				  .address = address,
 				  .bytes = bytes,
 				  .stream = stream,
-				  .device = current_kept()->device,
+				  .device = place == PLACE_NOT_KNOWN ? current_kept()->device : place,
 				  .flags = captured,
 			  });
+}
+
+void hook_memory_alloc_async(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream)
+{
+	begin_pooled(call, address, bytes, stream, place_of_stream(stream));
+}
+
+void hook_memory_alloc_from_pool(struct call *call, uint64_t address, uint64_t bytes, uint64_t pool,
+				 uint64_t stream)
+{
+	begin_pooled(call, address, bytes, stream, place_of_pool(pool));
 }
 
 /* What a foreign address spans is not in the arguments. */

@@ -2,6 +2,21 @@
 #include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/hook.h"
+#include "intercept/place.h"
+
+void hook_stream_create(struct call *call, uint64_t stream)
+{
+	if (stream)
+		place_note_stream(stream, current_ask()->device);
+	hook_operation(call, stream, 0, 0, STREAM_NONE);
+}
+
+/* Its device is that of the green context, which need not be current. */
+void hook_stream_create_green(struct call *call, uint64_t stream, uint64_t green_context)
+{
+	place_note_stream(stream, PLACE_NOT_KNOWN);
+	hook_operation(call, stream, green_context, 0, STREAM_NONE);
+}
 
 /* A stream that captures takes its capture with it. */
 void hook_stream_destroy(struct call *call, uint64_t stream)

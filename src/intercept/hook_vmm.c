@@ -3,9 +3,11 @@
  * Physical memory is charged when a handle is made, and given back when both
  * the last reference to the handle and the last mapping are gone.  So a handle
  * is a block that owns its bytes and counts references; a mapping is a view.
+ * A handle that lies in host memory is page-locked memory like any other.
  */
 #include "intercept/current.h"
 #include "intercept/hook.h"
+#include "intercept/place.h"
 
 /* A handle just made; `device` -1: it lies on no device. */
 static void begin_handle(struct call *call, uint64_t handle, uint64_t bytes, int device,
@@ -24,12 +26,12 @@ static void begin_handle(struct call *call, uint64_t handle, uint64_t bytes, int
 void hook_vmm_create(struct call *call, uint64_t handle, uint64_t bytes,
 		     const CUmemAllocationProp *properties)
 {
-	int device = -1;
+	int place = PLACE_NOT_KNOWN;
 
-	if (call->result == CUDA_SUCCESS && properties &&
-	    properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-		device = properties->location.id;
-	begin_handle(call, handle, bytes, device, BLOCK_VMM, 0);
+	if (call->result == CUDA_SUCCESS && properties)
+		place = place_of_location(&properties->location);
+	begin_handle(call, handle, bytes, place < 0 ? -1 : place,
+		     place == PLACE_ON_HOST ? BLOCK_PINNED : BLOCK_VMM, 0);
 }
 
 /*
@@ -104,7 +106,7 @@ void hook_vmm_map(struct call *call, uint64_t address, uint64_t bytes, uint64_t 
 	if (call->result == CUDA_SUCCESS && tracker_reference(SPACE_HANDLE, handle, 1, &references))
 		tracker_find(SPACE_HANDLE, handle, &owner);
 	block_begin(call, &(struct block_facts){
-				  .kind = BLOCK_VMM,
+				  .kind = owner.kind == BLOCK_PINNED ? BLOCK_PINNED : BLOCK_VMM,
 				  .address = address,
 				  .bytes = bytes,
 				  .stream = owner.id,

@@ -192,6 +192,16 @@ static void replace(struct ingest_process *process, const struct ingest_block *b
 	ingest_record_batch(process, old);
 }
 
+/* Physical memory: what stands for its address is a handle, wherever the memory lies. */
+static bool is_handle(const struct ingest_process *process, const struct ingest_block *block)
+{
+	if (block->is_view || block->kind == BLOCK_VMM)
+		return !block->is_view;
+	return block->kind == BLOCK_PINNED && block->api && block->api <= API_NAMES &&
+	       ingest_record_has_our_names(process) &&
+	       !strcmp(api_names[block->api - 1].symbol, "cuMemCreate");
+}
+
 static void handle_alloc(struct ingest_process *process, struct ingest_thread *thread,
 			 const struct record *record, const struct store_row_call *call)
 {
@@ -218,9 +228,10 @@ static void handle_alloc(struct ingest_process *process, struct ingest_thread *t
 	block->is_view = is_view;
 	block->series = ingest_peak_series(&process->ingest->peak, process->id, block->device_id,
 					   block->kind);
-	replace(process, block);
-	if (is_view || block->kind != BLOCK_VMM)
+	if (!is_handle(process, block)) {
+		replace(process, block);
 		ingest_block_place(&process->blocks, block);
+	}
 	change_use(process, block, block->live_ns, 1, 0);
 	ingest_record_batch(process, block);
 }

@@ -270,7 +270,7 @@ static void read_block(struct ingest_process *process, sqlite3_stmt *query)
 	block->is_stored = true;
 	block->series = ingest_peak_series(&process->ingest->peak, process->id, block->device_id,
 					   block->kind);
-	if (block->is_view || block->kind != BLOCK_VMM)
+	if (block->is_view || (block->kind != BLOCK_VMM && !number_at(query, 16)))
 		ingest_block_place(&process->blocks, block);
 }
 
@@ -280,7 +280,8 @@ static void read_blocks(struct ingest_process *process)
 		process->ingest,
 		"SELECT id, number, kind, address, bytes, device_id, context_id, alloc_ns, "
 		"alloc_duration_ns, parent_id, is_exported, free_requested_ns, free_duration_ns, "
-		"free_api_id, free_thread_id, free_caller FROM allocation "
+		"free_api_id, free_thread_id, free_caller, "
+		"api_id IN (SELECT id FROM api WHERE name = 'cuMemCreate') FROM allocation "
 		"WHERE process_id = ? AND released_ns IS NULL",
 		process->id);
 

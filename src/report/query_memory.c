@@ -53,7 +53,7 @@ static const char select_memory[] =
 	"  AND device_id IS NULL), 0),"
 	" COALESCE(sum(exit_bytes) FILTER (WHERE " IS_DEVICE " AND kind <> 'module'), 0),"
 	" COALESCE(sum(exit_count) FILTER (WHERE " IS_DEVICE " AND kind <> 'module'), 0),"
-	" COALESCE(sum(exit_bytes) FILTER (WHERE " IS_HOST "), 0),"
+	" COALESCE(sum(exit_bytes) FILTER (WHERE " IS_OWNER " AND " IS_HOST "), 0),"
 	" COALESCE(sum(count) FILTER (WHERE " IS_OWNER "), 0),"
 	" COALESCE(sum(bytes) FILTER (WHERE " IS_OWNER "), 0),"
 	" COALESCE(sum(frees) FILTER (WHERE " IS_OWNER "), 0),"

@@ -109,7 +109,7 @@ CREATE TABLE allocation (		-- one block, from request to release
 	number INTEGER,			-- in its process, as records name it
 	kind TEXT NOT NULL,		-- device, pitch, managed, pinned, registered, pool, vmm, array, ipc,
 					-- external, graph, module
-	address INTEGER NOT NULL,	-- or handle (array, vmm)
+	address INTEGER NOT NULL,	-- or handle (array, and what cuMemCreate made)
 	bytes INTEGER NOT NULL,		-- requested
 	footprint_bytes INTEGER,	-- what it takes from the device, by the driver's page rules; 0 where
 					-- the bytes are another's (ipc, registered, views)

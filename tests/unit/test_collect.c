@@ -255,6 +255,29 @@ START_TEST(view_counts_with_its_parent_only)
 }
 END_TEST
 
+/* A handle may have the value of an address; host memory belongs to no device. */
+START_TEST(handle_in_host_memory_is_host_memory_and_no_address)
+{
+	struct record handle = session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_PINNED);
+	struct record view = session_writer_alloc(2100, 10, 2, 0x20000, 4096, BLOCK_PINNED);
+
+	handle.api = api_of("cuMemCreate");
+	view.api = api_of("cuMemMap");
+	view.flags = RECORD_VIEW;
+	view.stream = 1;
+	put(1, session_writer_alloc(1900, 10, 3, 0x7000, 64, BLOCK_DEVICE));
+	put(1, handle);
+	put(1, view);
+	put(1, session_writer_copy(3000, 10, TRANSFER_UNKNOWN, 0x20010, 0x7010, 32));
+	collect();
+	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 64);
+	ck_assert_int_eq(ask("SELECT max(live_bytes) FROM sample WHERE kind = 'pinned'"), 4096);
+	ck_assert_int_eq(ask("SELECT target_allocation_id FROM transfer"), 1);
+	ck_assert_str_eq(ask_text("SELECT kind FROM transfer"), "H2D");
+	ck_assert_int_eq(ask("SELECT count(*) FROM leak"), 2);
+}
+END_TEST
+
 START_TEST(context_that_dies_closes_its_blocks_but_not_pool_memory)
 {
 	struct record context = {
@@ -600,6 +623,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, peak_counts_a_release_that_overlaps_an_allocation_once);
 	tcase_add_test(rows, address_given_away_before_its_free_returned_counts_once);
 	tcase_add_test(rows, view_counts_with_its_parent_only);
+	tcase_add_test(rows, handle_in_host_memory_is_host_memory_and_no_address);
 	tcase_add_test(rows, context_that_dies_closes_its_blocks_but_not_pool_memory);
 	tcase_add_test(rows, stream_handle_that_is_reused_names_another_stream);
 	tcase_add_test(rows, per_thread_default_stream_is_one_for_each_thread);

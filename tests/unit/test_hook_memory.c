@@ -146,6 +146,144 @@ static uint64_t create_handle(CUmemGenericAllocationHandle *handle)
 	return record->b;
 }
 
+/* Its bytes are page-locked memory of the host, which no context takes with it. */
+START_TEST(physical_memory_may_lie_on_the_host)
+{
+	CUmemAllocationProp properties = { .location = { CU_MEM_LOCATION_TYPE_HOST_NUMA, 1 } };
+	CUmemGenericAllocationHandle handle;
+	const struct record *record;
+	struct block block;
+
+	create_handle(&handle);
+	cuMemRelease(handle);
+	fake_look();
+	cuMemCreate(&handle, 4096, &properties, 0);
+	record = fake_look_one(RECORD_ALLOC, API_cuMemCreate);
+	ck_assert_int_eq(record->aux, BLOCK_PINNED);
+	ck_assert_uint_eq(record_context(record), 0);
+	cuMemMap(0x700000000000, 4096, 0, handle, 0);
+	record = fake_look_one(RECORD_ALLOC, API_cuMemMap);
+	ck_assert_int_eq(record->aux, BLOCK_PINNED);
+	ck_assert(record->flags & RECORD_VIEW);
+	ck_assert(tracker_find(SPACE_ADDRESS, 0x700000000000, &block));
+	ck_assert_int_eq(block.kind, BLOCK_PINNED);
+	ck_assert_uint_eq(block.context, 0);
+}
+END_TEST
+
+static CUresult CUDAAPI create_stream(CUstream *stream, unsigned int flags)
+{
+	(void)flags;
+	*stream = (CUstream)0x5000;
+	return fake_result;
+}
+
+static CUresult CUDAAPI give_on_stream(CUdeviceptr *address, size_t bytes, CUstream stream)
+{
+	(void)stream;
+	return fake_give_address(address, bytes);
+}
+
+static CUresult CUDAAPI give_from_pool(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
+				       CUstream stream)
+{
+	(void)pool;
+	(void)stream;
+	return fake_give_address(address, bytes);
+}
+
+static CUresult CUDAAPI tell_device_one(CUdevice *device)
+{
+	*device = 1;
+	return CUDA_SUCCESS;
+}
+
+/* The device of an allocation on a stream, -1: none. */
+static int device_on_stream(CUstream stream)
+{
+	CUdeviceptr address;
+	const struct record *record;
+
+	fake_address += 0x1000;
+	cuMemAllocAsync(&address, 64, stream);
+	record = fake_look_one(RECORD_ALLOC, API_cuMemAllocAsync);
+	ck_assert_int_eq(record->aux & 0xff, BLOCK_POOL);
+	return (record->aux >> 8) - 1;
+}
+
+/* The stream is made while a context of device 1 is current, which it is no more. */
+START_TEST(memory_of_a_stream_lies_on_its_device)
+{
+	CUcontext first = fake_context;
+	CUstream stream;
+
+	fake_set(API_cuMemAllocAsync, give_on_stream);
+	fake_set(API_cuStreamCreate, create_stream);
+	ck_assert_int_eq(device_on_stream((CUstream)0x5000), 0);
+	fake_set(API_cuCtxGetDevice, tell_device_one);
+	fake_context = (CUcontext)0x2000;
+	cuStreamCreate(&stream, 0);
+	fake_look_one(RECORD_OPERATION, API_cuStreamCreate);
+	fake_context = first;
+	cuCtxGetCurrent(&fake_context);
+	ck_assert_int_eq(device_on_stream(stream), 1);
+	ck_assert_int_eq(device_on_stream((CUstream)0x6000), 0);
+	ck_assert_int_eq(device_on_stream(NULL), 0);
+}
+END_TEST
+
+static CUresult CUDAAPI create_pool(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+	(void)properties;
+	*pool = (CUmemoryPool)0x4000;
+	return fake_result;
+}
+
+static CUresult CUDAAPI give_default_pool(CUmemoryPool *pool, CUdevice device)
+{
+	*pool = (CUmemoryPool)(uintptr_t)(0x4100 + device);
+	return fake_result;
+}
+
+static int aux_from_pool(CUmemoryPool pool)
+{
+	CUdeviceptr address;
+
+	fake_address += 0x1000;
+	cuMemAllocFromPoolAsync(&address, 64, pool, NULL);
+	return fake_look_one(RECORD_ALLOC, API_cuMemAllocFromPoolAsync)->aux;
+}
+
+static int aux_from_new_pool(CUmemLocationType type, int id, CUmemAllocationType kind)
+{
+	CUmemPoolProps properties = { .allocType = kind, .location = { type, id } };
+	CUmemoryPool pool;
+
+	cuMemPoolCreate(&pool, &properties);
+	fake_look_one(RECORD_OPERATION, API_cuMemPoolCreate);
+	return aux_from_pool(pool);
+}
+
+START_TEST(memory_of_a_pool_lies_where_the_pool_does)
+{
+	const CUmemAllocationType pinned = CU_MEM_ALLOCATION_TYPE_PINNED;
+	CUmemoryPool pool;
+
+	fake_set(API_cuMemAllocFromPoolAsync, give_from_pool);
+	fake_set(API_cuMemPoolCreate, create_pool);
+	fake_set(API_cuDeviceGetDefaultMemPool, give_default_pool);
+	ck_assert_int_eq(aux_from_new_pool(CU_MEM_LOCATION_TYPE_DEVICE, 3, pinned),
+			 BLOCK_POOL | 4 << 8);
+	ck_assert_int_eq(aux_from_new_pool(CU_MEM_LOCATION_TYPE_HOST, 0, pinned), BLOCK_PINNED);
+	ck_assert_int_eq(aux_from_new_pool(CU_MEM_LOCATION_TYPE_NONE, 0,
+					   CU_MEM_ALLOCATION_TYPE_MANAGED),
+			 BLOCK_POOL | 1 << 8);
+	cuDeviceGetDefaultMemPool(&pool, 2);
+	ck_assert_int_eq(aux_from_pool(pool), BLOCK_POOL | 3 << 8);
+	ck_assert_int_eq(aux_from_pool((CUmemoryPool)0x9999), BLOCK_POOL | 1 << 8);
+}
+END_TEST
+
 START_TEST(physical_memory_ends_with_its_last_mapping)
 {
 	CUmemGenericAllocationHandle handle;
@@ -337,6 +475,9 @@ int main(void)
 	tcase_add_test(memory, an_address_reused_within_its_free_stays);
 	tcase_add_test(memory, an_unknown_block_is_freed_untracked);
 	tcase_add_test(memory, outputs_of_a_failed_call_are_not_read);
+	tcase_add_test(memory, physical_memory_may_lie_on_the_host);
+	tcase_add_test(memory, memory_of_a_stream_lies_on_its_device);
+	tcase_add_test(memory, memory_of_a_pool_lies_where_the_pool_does);
 	tcase_add_test(memory, physical_memory_ends_with_its_last_mapping);
 	tcase_add_test(memory, one_unmap_ends_neighbouring_mappings);
 	tcase_add_test(memory, a_refused_release_keeps_the_reference);
