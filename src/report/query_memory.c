@@ -211,6 +211,10 @@ static void add_kinds(struct query *query, struct report *report, const struct u
 			rows_number(&value[KIND_SHARE],
 				    rows_share(value[KIND_PEAK_BYTES].number, peak));
 	}
+	if (usage_has_bounds(usage))
+		report_note(section, REPORT_REMARK,
+			    "Of a kind that several processes or devices used, the own peak is an "
+			    "upper bound: the sum of what each had at most in one slice of time.");
 	if (views)
 		report_note(section, REPORT_REMARK,
 			    "%s mappings and opened handles of other blocks are not counted again.",

@@ -116,6 +116,11 @@ void usage_free(struct usage *usage)
 	memset(usage, 0, sizeof(*usage));
 }
 
+bool usage_has_bounds(const struct usage *usage)
+{
+	return usage->levels > usage->kinds;
+}
+
 int64_t usage_highest(const struct usage *usage, const char *kind)
 {
 	for (size_t i = 0; kind && i < usage->kinds; i++)

@@ -46,4 +46,7 @@ void usage_free(struct usage *usage);
 /* The highest use of this kind in any slice; 0 when it has no samples. */
 int64_t usage_highest(const struct usage *usage, const char *kind);
 
+/* Whether that may be more than there was: it adds what several had at different moments. */
+bool usage_has_bounds(const struct usage *usage);
+
 #endif
