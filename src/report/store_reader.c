@@ -38,10 +38,17 @@ static const char *judge_header(const unsigned char *header, uint64_t file_bytes
 	return NULL;
 }
 
+static bool has_log(const char *path)
+{
+	char log[4096];
+
+	snprintf(log, sizeof(log), "%s-wal", path);
+	return !access(log, F_OK);
+}
+
 static const char *judge_file(const char *path)
 {
 	unsigned char header[HEADER_BYTES];
-	char log[4096];
 	struct stat status;
 	ssize_t got;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -58,14 +65,18 @@ static const char *judge_file(const char *path)
 		return "is empty: nothing has been recorded into it yet";
 	if (got != (ssize_t)sizeof(header))
 		return "is not a trace: it is too short";
-	snprintf(log, sizeof(log), "%s-wal", path);
-	return judge_header(header, (uint64_t)status.st_size, !access(log, F_OK));
+	return judge_header(header, (uint64_t)status.st_size, has_log(path));
 }
 
 _Noreturn void store_reader_fail(sqlite3 *db, const char *path)
 {
 	int code = sqlite3_errcode(db) & 0xff;
 
+	if (code == SQLITE_CANTOPEN && has_log(path))
+		message_die(EXIT_COULD_NOT,
+			    "cannot read %s: a part of it is in %s-wal, which is read only where "
+			    "files can be made beside it; copy both to such a place",
+			    path, path);
 	if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
 		message_die(EXIT_COULD_NOT, "%s is damaged: %s", path, sqlite3_errmsg(db));
 	message_die(EXIT_COULD_NOT, "cannot read %s: %s", path, sqlite3_errmsg(db));
