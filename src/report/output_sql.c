@@ -158,6 +158,11 @@ static void print_csv_cell(const char *text)
 	putchar('"');
 }
 
+static char *leave(const char *text)
+{
+	return require(strdup(text));
+}
+
 static int print_csv(sqlite3_stmt *statement)
 {
 	int columns = sqlite3_column_count(statement);
@@ -169,9 +174,10 @@ static int print_csv(sqlite3_stmt *statement)
 	}
 	while ((status = sqlite3_step(statement)) == SQLITE_ROW) {
 		for (int i = 0; i < columns; i++) {
-			const char *text = (const char *)sqlite3_column_text(statement, i);
+			char *text = read_cell(statement, i, leave);
 
-			print_csv_cell(text ? text : "");
+			print_csv_cell(text);
+			free(text);
 			putchar(i + 1 == columns ? '\n' : ',');
 		}
 	}

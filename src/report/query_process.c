@@ -5,6 +5,7 @@
 #include "report/format.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -54,7 +55,7 @@ static const char select_processes[] =
 	"  AND device_id IS NULL), 0),"
 	" COALESCE((SELECT sum(exit_bytes) FROM allocation_total WHERE process_id = process.id"
 	"  AND NOT is_view AND kind NOT IN ('pinned', 'registered', 'ipc', 'module')), 0)"
-	" FROM process ORDER BY id";
+	" FROM process";
 
 static const struct rows_column device_columns[] = {
 	{ "id", NULL, ROWS_ID },
@@ -211,6 +212,24 @@ static void find_run(struct query *query, struct report *report)
 	report->end_ns = query->end_ns;
 }
 
+/* Programs get all of them, by id; people those that held most, as far as -n goes. */
+static void add_processes(struct query *query, struct report *report)
+{
+	struct report_section *all =
+		report_add(report, "process", NULL, REPORT_LIST, process_columns);
+	struct report_section *shown;
+	char sql[sizeof(select_processes) + 32];
+
+	snprintf(sql, sizeof(sql), "%s ORDER BY id", select_processes);
+	query_fill(query, &all->rows, sql);
+	if (all->rows.count < 2)
+		return;
+	shown = report_add(report, NULL, "processes", REPORT_LIST, process_columns);
+	snprintf(sql, sizeof(sql), "%s ORDER BY 14 DESC, id", select_processes);
+	query_fill(query, &shown->rows, sql);
+	rows_cut(&shown->rows, query->most_rows);
+}
+
 void query_process(struct query *query, struct report *report)
 {
 	struct report_section *section;
@@ -218,10 +237,7 @@ void query_process(struct query *query, struct report *report)
 	find_run(query, report);
 	add_head(query, report);
 	add_trace(query, report);
-	section = report_add(report, "process", "processes", REPORT_LIST, process_columns);
-	query_fill(query, &section->rows, select_processes);
-	if (section->rows.count < 2)
-		section->title = NULL;
+	add_processes(query, report);
 	section = report_add(report, "devices", "devices", REPORT_LIST, device_columns);
 	query_fill(query, &section->rows, select_devices);
 	/* The head names a single one, and the table of processes has its peaks. */

@@ -166,6 +166,25 @@ class Text(Case):
         self.assertIn("#", text)
         self.assertIn("█", custody("report", self.path("whole")).stdout)
 
+    def test_processes_are_cut_as_other_lists_are(self):
+        path = self.change("many", "".join(
+            f"INSERT INTO process(id, pid, exec_serial, executable, start_ns) VALUES"
+            f" ({i}, {i * 1000}, 0, '/bin/child', 0);"
+            f"INSERT INTO peak VALUES ({i}, NULL, 0, {i}, 0);" for i in range(2, 32)))
+        text = custody("report", "-n", "5", path).stdout.split("MEMORY")[0]
+        self.assertIn("and 26 more", text)
+        self.assertIn("31000", text)
+        self.assertNotIn("2000", text)
+        told = json.loads(custody("report", "--format=json", path).stdout)["process"]
+        self.assertEqual([row["id"] for row in told], list(range(1, 32)))
+
+    def test_sums_of_what_several_had_are_called_bounds(self):
+        path = self.change("several", "INSERT INTO sample SELECT at_ns, 2, device_id, kind,"
+                                      " live_bytes, pending_bytes FROM sample")
+        for trace, is_bound in ((path, True), (self.path("whole"), False)):
+            text = " ".join(custody("report", trace).stdout.split())
+            self.assertEqual("upper bound" in text, is_bound)
+
     def test_n_limits_the_long_lists_and_says_so(self):
         text = custody("report", "-n", "3", "--leaks", "--peak", self.path("whole")).stdout
         self.assertIn("more (-n shows more rows)", text)
@@ -287,6 +306,24 @@ class Refusals(Case):
         self.refuses(self.write("text.db", b"hello\n" * 100), "text.db")
         self.refuses("/dev/null")
 
+    def test_a_log_that_cannot_be_read_where_it_lies_is_said(self):
+        path, closed = self.change("walk", ""), os.path.join(self.place, "closed")
+        writer = sqlite3.connect(path)
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("UPDATE meta SET value = 'x' WHERE key = 'host'")
+        writer.commit()
+        os.mkdir(closed)
+        for ending in ("", "-wal"):
+            shutil.copy(path + ending, closed)
+        writer.close()
+        os.chmod(self.place, 0o755)
+        os.chmod(closed, 0o555)
+        done = subprocess.run([CUSTODY, "report", os.path.join(closed, "walk.db")],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                              user=65534 if os.geteuid() == 0 else None)
+        self.assertEqual(done.returncode, 1)
+        self.complains(done, "walk.db-wal", "copy both")
+
     def test_a_foreign_database_is_refused(self):
         path = os.path.join(self.place, "foreign.db")
         database = sqlite3.connect(path)
@@ -367,6 +404,11 @@ class Sql(Case):
         self.assertEqual(json.loads(done.stdout), {"a": 1, "b": 1.5, "c": None})
         done = self.sql(self.path("whole"), "SELECT 'left' AS word, 12 AS number")
         self.assertEqual(done.stdout.split("\n")[2], "left      12")
+
+    def test_a_blob_is_told_by_its_length_everywhere(self):
+        for form in ("csv", "json", "text"):
+            told = self.sql("--format=" + form, self.path("whole"), "SELECT x'00ff' AS a").stdout
+            self.assertIn("(2 bytes)", told, form)
 
     def test_statements_come_from_standard_input(self):
         done = self.sql("--format=csv", self.path("whole"),
