@@ -162,6 +162,27 @@ it_finds_the_program_in_PATH() {
 	expect_match "arguments" 'reuse 1 10' "$(query t.db "SELECT arguments FROM process")"
 }
 
+# As launchers and daemons hand it down: the kernel then reaps children itself.
+it_returns_the_status_of_the_program_where_SIGCHLD_is_ignored() {
+	plain_build_only
+	E2E_JOURNAL= expect_status 3 bounded bash -c 'trap "" CHLD; exec "$@"' - \
+		"$custody" record -q -o t.db -- "$clients/ends" exit 3
+	expect_equal "copies" 25 "$(query t.db "SELECT count(*) FROM transfer")"
+	CUSTODY_OUTPUT=u.db LD_PRELOAD=$preload E2E_JOURNAL= expect_status 3 bounded \
+		bash -c 'trap "" CHLD; exec "$@"' - "$clients/ends" exit 3
+	wait_for_trace u.db >/dev/null
+	expect_equal "copies" 25 "$(query u.db "SELECT count(*) FROM transfer")"
+}
+
+# What the program gets of signals is what it would have got without us.
+it_hands_ignored_and_blocked_signals_down_as_they_were() {
+	plain_build_only
+	local show='grep -E "^Sig(Ign|Blk|Cgt)" /proc/self/status; ulimit -n; umask'
+	bash -c 'trap "" USR1 PIPE; exec sh -c "$1"' - "$show" >bare
+	bash -c 'trap "" USR1 PIPE; exec "$2" record -q sh -c "$1"' - "$show" "$custody" >watched
+	diff bare watched || fail "the program starts in another state"
+}
+
 it_passes_signals_on_to_the_program() {
 	hold "$custody" record -q -o t.db -- "$clients/ends" wait
 	kill -TERM "$held"
