@@ -8,7 +8,7 @@
 
 EXPORTED CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
 {
-	static __typeof__(cuMemAlloc) *next;
+	static __typeof__(cuMemAlloc) *_Atomic next; /* threads may look it up at once */
 	CUresult result;
 
 	if (!next)
@@ -21,7 +21,7 @@ EXPORTED CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
 
 EXPORTED CUresult cuMemcpyHtoD(CUdeviceptr target, const void *source, size_t bytes)
 {
-	static __typeof__(cuMemcpyHtoD) *next;
+	static __typeof__(cuMemcpyHtoD) *_Atomic next;
 	CUresult result;
 
 	if (!next)
@@ -35,7 +35,7 @@ EXPORTED CUresult cuMemcpyHtoD(CUdeviceptr target, const void *source, size_t by
 /* The classic victim: it finds itself if the caller of dlsym is taken for another. */
 EXPORTED int puts(const char *text)
 {
-	static __typeof__(puts) *next;
+	static __typeof__(puts) *_Atomic next;
 	int result;
 
 	if (!next)

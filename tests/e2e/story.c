@@ -134,6 +134,9 @@ static void copy_without_direction(const struct story_driver *driver, CUdevicept
 	must(symbol_of("cuMemcpy"), driver->memcpy(big, small, SMALL));
 	note("D2D", "cuMemcpy", SMALL, small, big, NULL);
 	require(!memcmp(back, host, SMALL), "the bytes came back without a direction");
+	/* A copy from device to device may still run when its call has returned. */
+	must("cuCtxSynchronize", driver->ctx_synchronize());
+	note_operation("cuCtxSynchronize", "none", 0);
 }
 
 static void copy_on_streams(const struct story_driver *driver, CUdeviceptr big, void *pinned)
