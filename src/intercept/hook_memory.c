@@ -48,14 +48,15 @@ static void begin_pooled(struct call *call, uint64_t address, uint64_t bytes, ui
 {
 	uint8_t captured = capture_flag(stream);
 
-	block_begin(call, &(struct block_facts){
-				  .kind = kind_at(place, captured),
-				  .address = address,
-				  .bytes = bytes,
-				  .stream = stream,
-				  .device = place == PLACE_NOT_KNOWN ? current_kept()->device : place,
-				  .flags = captured,
-			  });
+	block_begin(call,
+		    &(struct block_facts){
+			    .kind = kind_at(place, captured),
+			    .address = address,
+			    .bytes = bytes,
+			    .stream = stream,
+			    .device = place == PLACE_NOT_KNOWN ? current_kept()->device : place,
+			    .flags = captured,
+		    });
 }
 
 void hook_memory_alloc_async(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream)
