@@ -94,6 +94,7 @@ struct ingest_process {
 	bool is_local; /* of this boot: our own clock readings fit */
 	bool is_ended; /* nothing more will be written */
 	bool is_done;  /* and all of it is read */
+	bool has_nonsense; /* numbers that are none of a program's; it was said */
 
 	struct ingest_table threads; /* by number: struct ingest_thread */
 	struct ingest_table contexts; /* by number: struct ingest_context */
@@ -193,6 +194,10 @@ void ingest_merge_free(struct ingest_process *process);
 /* ingest_record.c */
 void ingest_record(struct ingest_process *process, struct ingest_thread *thread, uint32_t clock,
 		   const struct record *record, const char *text, size_t text_bytes);
+
+/* True where the record holds numbers that no program can have had: it counts as lost. */
+bool ingest_record_refuse(struct ingest_process *process, const struct ingest_thread *thread,
+			  uint32_t clock, const struct record *record);
 
 /* A writer built with another table counts its rows differently: its names are not ours. */
 bool ingest_record_has_our_names(const struct ingest_process *process);

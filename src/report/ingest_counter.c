@@ -3,6 +3,8 @@
 
 #include "core/api_names.h"
 
+#define LOST_MOST (UINT64_C(1) << 50) /* more is damage, and is summed all the same */
+
 void ingest_counter_add(struct ingest_process *process, uint32_t clock,
 			const struct record *record, const struct store_row_call *call)
 {
@@ -21,6 +23,8 @@ void ingest_counter_add(struct ingest_process *process, uint32_t clock,
 void ingest_counter_lost(struct ingest_process *process, uint32_t thread_id, uint32_t clock,
 			 uint64_t count, uint64_t from, uint64_t to)
 {
+	if (count > LOST_MOST)
+		count = LOST_MOST;
 	process->lost += count;
 	store_row_gap(&process->ingest->rows, process->id, thread_id, count,
 		      from ? ingest_clock_ns(&process->clock, from, clock) : 0,
@@ -45,7 +49,7 @@ static void read_block(struct ingest_process *process, const struct counter_bloc
 		record.b = atomic_load_explicit(&counter->errors, memory_order_relaxed);
 		record.c = atomic_load_explicit(&counter->ticks, memory_order_relaxed);
 		record.stream = atomic_load_explicit(&counter->max_ticks, memory_order_relaxed);
-		if (!record.a)
+		if (!record.a || ingest_record_refuse(process, thread, block->clock, &record))
 			continue;
 		call.api = ingest_record_api(process, api);
 		ingest_counter_add(process, block->clock, &record, &call);

@@ -18,15 +18,15 @@ static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
 /* Every change of use that rows tell of, in the order of time; the end of a process last. */
 static const char all_changes[] =
 	"SELECT process_id, device_id, kind, alloc_ns + alloc_duration_ns, bytes, 0, 0 "
-	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes < 1 << 50 "
+	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes BETWEEN 0 AND 1 << 50 "
 	"UNION ALL "
 	"SELECT process_id, device_id, kind, released_ns, -bytes, "
 	"CASE WHEN free_requested_ns + free_duration_ns < released_ns THEN -bytes ELSE 0 END, 0 "
 	"FROM allocation WHERE released_ns IS NOT NULL AND parent_id IS NULL AND kind <> 'ipc' "
-	"AND bytes < 1 << 50 "
+	"AND bytes BETWEEN 0 AND 1 << 50 "
 	"UNION ALL "
 	"SELECT process_id, device_id, kind, free_requested_ns, 0, bytes, 0 "
-	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes < 1 << 50 "
+	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes BETWEEN 0 AND 1 << 50 "
 	"AND free_requested_ns + free_duration_ns < coalesce(released_ns, 1 << 62) "
 	"UNION ALL "
 	"SELECT DISTINCT p.id, a.device_id, a.kind, p.end_ns, 0, 0, 1 "

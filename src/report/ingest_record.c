@@ -5,12 +5,17 @@
 #include "core/api_names.h"
 #include "report/ingest_counter.h"
 #include "report/ingest_transfer.h"
+#include "report/message.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOT_READY = 600 }; /* CUDA_ERROR_NOT_READY: an answer, no failure */
+enum {
+	NOT_READY = 600, /* CUDA_ERROR_NOT_READY: an answer, no failure */
+	SIZE_BITS = 50,	 /* no device has a petabyte */
+	TICK_BITS = 56,	 /* nor does a thread wait for months inside the driver */
+};
 
 /* Functions that make or end what has a handle, told by their base name. */
 enum object_act { ACT_NONE, ACT_STREAM_CREATE, ACT_STREAM_DESTROY, ACT_EVENT_CREATE,
@@ -157,8 +162,7 @@ static void note_failure(struct ingest_process *process, const struct record *re
 static void change_use(struct ingest_process *process, const struct ingest_block *block,
 		       int64_t at_ns, int sign, int pending)
 {
-	/* No device has a petabyte: more is damage, and sums must not overflow. */
-	int64_t bytes = block->bytes >> 50 ? 0 : (int64_t)block->bytes;
+	int64_t bytes = (int64_t)block->bytes;
 
 	if (!block->is_view && block->kind != BLOCK_IPC)
 		ingest_peak_change(&process->ingest->peak, block->series, at_ns, sign * bytes,
@@ -445,6 +449,38 @@ static bool carries_failure(const struct record *record)
 	       !(record->flags & RECORD_MORE);
 }
 
+/* Numbers that no program can have had: they come from a damaged file, and no sum may have them. */
+static bool is_nonsense(const struct record *record)
+{
+	switch (record->kind) {
+	case RECORD_ALLOC:
+	case RECORD_FREE:
+	case RECORD_TRANSFER:
+		return !record->result && record->c >> SIZE_BITS;
+	case RECORD_COUNTER:
+		return (record->a | record->b) >> SIZE_BITS ||
+		       (record->c | record->stream) >> TICK_BITS;
+	case RECORD_GAP:
+		return record->a >> SIZE_BITS;
+	default:
+		return false;
+	}
+}
+
+bool ingest_record_refuse(struct ingest_process *process, const struct ingest_thread *thread,
+			  uint32_t clock, const struct record *record)
+{
+	if (!is_nonsense(record))
+		return false;
+	if (!process->has_nonsense)
+		message_warn("the recording of process %d is damaged: what makes no sense in it "
+			     "counts as lost",
+			     process->pid);
+	process->has_nonsense = true;
+	ingest_counter_lost(process, thread->id, clock, 1, record->start, record->start);
+	return true;
+}
+
 void ingest_record(struct ingest_process *process, struct ingest_thread *thread, uint32_t clock,
 		   const struct record *record, const char *text, size_t text_bytes)
 {
@@ -454,6 +490,11 @@ void ingest_record(struct ingest_process *process, struct ingest_thread *thread,
 	store_begin(process->ingest->store);
 	process->ingest->records++;
 	process->ingest->uncommitted++;
+	if (!text_bytes && ingest_record_refuse(process, thread, clock, &copy))
+		return;
+	/* A call may have failed just because it asked for so much. */
+	if (is_of_function(&copy) && copy.result && copy.c >> SIZE_BITS)
+		copy.c = UINT64_C(1) << SIZE_BITS;
 	fill_call(process, thread, clock, &copy, &call);
 	if (text_bytes)
 		handle_text(process, thread, &copy, &call, text, text_bytes);

@@ -539,6 +539,32 @@ START_TEST(records_that_say_nonsense_do_no_harm)
 }
 END_TEST
 
+/* Sums over all rows must stay numbers, whatever one record says. */
+START_TEST(size_that_cannot_be_counts_as_lost)
+{
+	struct record refused = session_writer_alloc(2600, 100, 3, 0x9000, UINT64_MAX, BLOCK_POOL);
+	struct counter_block *counters = session_writer_counters(&writer, 1);
+	uint16_t query = api_of("cuCtxGetCurrent");
+
+	refused.api = api_of("cuMemAllocAsync");
+	refused.result = 2;
+	put(1, session_writer_alloc(2000, 100, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_alloc(2200, 100, 2, 0x8000, UINT64_C(1) << 63, BLOCK_DEVICE));
+	put(1, session_writer_copy(2400, 100, TRANSFER_H2D, 1, 0x7000, UINT64_C(1) << 62));
+	put(1, session_writer_copy(2500, 100, TRANSFER_H2D, 1, 0x7000, 64));
+	put(1, refused);
+	atomic_store(&counters->counter[api_names[query].slot].calls, UINT64_MAX);
+	collect();
+	ck_assert_int_eq(ask("SELECT sum(bytes) FROM allocation"), 4096);
+	ck_assert_int_eq(ask("SELECT sum(bytes) FROM transfer"), 64);
+	ck_assert_int_eq(ask("SELECT sum(calls) FROM api_call"), 3);
+	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4096);
+	ck_assert_int_eq(ask("SELECT sum(count) FROM gap"), 3);
+	ck_assert_int_eq(ask("SELECT lost_records FROM process"), 3);
+	ck_assert_int_eq(ask("SELECT bytes FROM failure"), INT64_C(1) << 50);
+}
+END_TEST
+
 START_TEST(count_of_written_records_is_bounded)
 {
 	put(1, session_writer_alloc(2000, 100, 1, 0x7000, 4096, BLOCK_DEVICE));
@@ -637,6 +663,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, trace_that_is_complete_already_is_not_read_into_again);
 	tcase_add_test(rows, processes_share_one_trace);
 	tcase_add_test(damage, records_that_say_nonsense_do_no_harm);
+	tcase_add_test(damage, size_that_cannot_be_counts_as_lost);
 	tcase_add_test(damage, count_of_written_records_is_bounded);
 	tcase_add_test(damage, segment_that_is_cut_short_costs_its_own_records_only);
 	tcase_add_test(damage, text_that_claims_too_much_is_cut);
