@@ -42,6 +42,6 @@ bool collect_run(struct session *session, const struct collect_link *link);
 char *collect_settle(const char *trace);
 
 /* Whether a collector writes into this file right now. */
-bool collect_is_busy(const char *trace);
+bool collect_settle_is_busy(const char *trace);
 
 #endif

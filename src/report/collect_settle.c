@@ -135,7 +135,7 @@ char *collect_settle(const char *trace)
 	return S_ISDIR(status.st_mode) ? settle_directory(trace) : settle_file(trace);
 }
 
-bool collect_is_busy(const char *trace)
+bool collect_settle_is_busy(const char *trace)
 {
 	char *directory = store_reader_session(trace);
 	struct session session;
