@@ -40,5 +40,9 @@ printf 'mode=preload\npid=%d\nexecutable=%s\noutput=%s\nfrees=%s\nchildren=%s\nb
 status=0
 CUSTODY_SESSION=$session LD_PRELOAD=${FOREIGN_PRELOAD:-$E2E_PRELOAD} "$@" || status=$?
 unset LD_LIBRARY_PATH
+compgen -G "$session/*/control" >/dev/null || {
+	rm -rf "$session" # a collector would wait for the first process
+	exit $status
+}
 "$FOREIGN_CUSTODY" collect --foreground --session "$session"
 exit $status
