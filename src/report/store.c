@@ -124,13 +124,19 @@ static struct store *open_file(const char *path, const char *kept)
 
 /*
  * Nothing here must survive a crash of the machine, all must survive one of the
- * collector: the log is written, but nobody waits for the disk.
+ * collector: the log is written, but nobody waits for the disk.  Whose file it
+ * is stands in it before there is a log: a reader may come at any moment.
  */
 static void set_recording_modes(struct store *store)
 {
+	char identity[64];
+
+	snprintf(identity, sizeof(identity), "PRAGMA application_id = %d", STORE_APPLICATION_ID);
 	store_run(store, "PRAGMA page_size = 8192;" /* heard by an empty file only */
-			 "PRAGMA journal_mode = WAL;"
-			 "PRAGMA synchronous = OFF;"
+			 "PRAGMA synchronous = OFF;");
+	if (!store_number(store, "PRAGMA application_id"))
+		store_run(store, identity);
+	store_run(store, "PRAGMA journal_mode = WAL;"
 			 "PRAGMA wal_autocheckpoint = 4000;"
 			 "PRAGMA cache_size = -8192;"
 			 "PRAGMA temp_store = FILE;"

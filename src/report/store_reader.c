@@ -21,19 +21,19 @@ static uint32_t big_endian(const unsigned char *bytes)
 }
 
 /* The header of the file format says how long the file is; offsets are SQLite's. */
-static const char *judge_header(const unsigned char *header, uint64_t file_bytes, bool has_log)
+static const char *judge_header(const unsigned char *header, uint64_t file_bytes, bool is_logged)
 {
 	uint64_t page = (uint64_t)header[16] << 8 | header[17];
 
 	if (memcmp(header, "SQLite format 3", 16))
 		return "is not a trace: it is no SQLite file";
 	if (big_endian(header + 68) != STORE_APPLICATION_ID)
-		return has_log ? NULL : "is not a trace: another program made this SQLite file";
+		return is_logged ? NULL : "is not a trace: another program made this SQLite file";
 	if (big_endian(header + 60) > STORE_VERSION)
 		return "is of a newer version of custody; this one cannot read it";
 	if (page == 1)
 		page = 65536;
-	if (!has_log && file_bytes < page * big_endian(header + 28))
+	if (!is_logged && file_bytes < page * big_endian(header + 28))
 		return "is damaged: the file is shorter than it says it is";
 	return NULL;
 }
@@ -46,8 +46,13 @@ static bool has_log(const char *path)
 	return !access(log, F_OK);
 }
 
+/*
+ * The log is looked for first: a collector that finishes meanwhile moves it into
+ * the file and removes it, and a header that is older than that says too little.
+ */
 static const char *judge_file(const char *path)
 {
+	bool is_logged = has_log(path);
 	unsigned char header[HEADER_BYTES];
 	struct stat status;
 	ssize_t got;
@@ -65,7 +70,7 @@ static const char *judge_file(const char *path)
 		return "is empty: nothing has been recorded into it yet";
 	if (got != (ssize_t)sizeof(header))
 		return "is not a trace: it is too short";
-	return judge_header(header, (uint64_t)status.st_size, has_log(path));
+	return judge_header(header, (uint64_t)status.st_size, is_logged);
 }
 
 _Noreturn void store_reader_fail(sqlite3 *db, const char *path)
@@ -97,8 +102,11 @@ static void check_identity(sqlite3 *db, const char *path)
 		store_reader_fail(db, path);
 	application = sqlite3_column_int64(statement, 0);
 	version = sqlite3_column_int64(statement, 1);
-	if (application != STORE_APPLICATION_ID || !sqlite3_column_int64(statement, 2))
+	if (application != STORE_APPLICATION_ID)
 		message_die(EXIT_COULD_NOT, "%s is not a trace of custody", path);
+	if (!sqlite3_column_int64(statement, 2))
+		message_die(EXIT_COULD_NOT,
+			    "%s is empty: nothing has been recorded into it yet", path);
 	if (version > STORE_VERSION)
 		message_die(EXIT_COULD_NOT,
 			    "%s is of a newer version of custody; this one cannot read it", path);

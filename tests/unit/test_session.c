@@ -234,6 +234,23 @@ START_TEST(complete_trace_is_one_file)
 }
 END_TEST
 
+/* Nothing of the log has been moved into the file; whose it is can be read all the same. */
+START_TEST(unfinished_trace_is_known_without_its_log)
+{
+	unsigned char header[100];
+	bool is_new;
+	struct store *store = store_open(path, NULL, &is_new);
+	int fd = open(path, O_RDONLY);
+
+	ck_assert_int_eq(read(fd, header, sizeof(header)), sizeof(header));
+	close(fd);
+	ck_assert(!memcmp(header + 68, "Cust", 4));
+	ck_assert_int_eq(open_status(), 0);
+	store_complete(store);
+	store_close(store);
+}
+END_TEST
+
 START_TEST(directory_of_a_trace_may_be_a_link)
 {
 	char link[PATH_MAX];
@@ -317,6 +334,7 @@ static Suite *make_suite(void)
 	tcase_add_test(names, odd_names_of_traces_survive_the_session);
 	tcase_add_test(names, session_has_one_collector);
 	tcase_add_test(traces, complete_trace_is_one_file);
+	tcase_add_test(traces, unfinished_trace_is_known_without_its_log);
 	tcase_add_test(traces, directory_of_a_trace_may_be_a_link);
 	tcase_add_test(traces, what_is_no_trace_is_refused);
 	tcase_add_test(traces, trace_of_a_newer_version_is_refused);
