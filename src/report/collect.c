@@ -2,6 +2,7 @@
 #include "report/collect.h"
 
 #include "core/clock.h"
+#include "report/collect_pace.h"
 #include "report/collect_process.h"
 #include "report/collect_progress.h"
 #include "report/collect_survivor.h"
@@ -24,8 +25,6 @@ enum {
 	COMMIT_AFTER_NS = 200000000,
 	LOOK_FOR_END_NS = 20000000,
 	BUSY_RECORDS = 20000, /* so many at one look: the next one is due at once */
-	WAIT_BUSY_MS = 5,
-	WAIT_MOST_MS = 50,
 	RECLAIM_NS = 1000000000,
 	PATIENCE_NS = 1000000000, /* for processes that outlive the program */
 };
@@ -41,6 +40,7 @@ struct collector {
 	int64_t end_seen_ns; /* when we learnt of it */
 	bool has_told_record;
 	struct collect_progress progress;
+	struct collect_pace pace;
 	int64_t committed_ns; /* when */
 	int64_t looked_ns;    /* for ends of processes */
 	int64_t reclaimed_ns; /* chunks of dead threads */
@@ -308,6 +308,19 @@ static bool is_any_alive(const struct collector *collector)
 	return false;
 }
 
+/* Of those that still write; 0: there is none. */
+static uint64_t smallest_buffer(const struct collector *collector)
+{
+	const struct ingest_process *process;
+	uint64_t least = 0;
+
+	for (process = collector->ingest.processes; process; process = process->next)
+		if (!process->is_ended &&
+		    (!least || process->map.control->buffer_bytes < least))
+			least = process->map.control->buffer_bytes;
+	return least;
+}
+
 /*
  * Whether a process may still come that has no control page yet: the program of
  * a bare preload, or a daemon that record's program has left behind.
@@ -400,7 +413,6 @@ bool collect_run(struct session *session, const struct collect_link *link)
 	struct collector collector = { .session = session, .link = link,
 				       .program_ended = link->from_record < 0,
 				       .progress.is_wanted = link->show_progress };
-	int wait_ms = WAIT_BUSY_MS;
 
 	/* A collector that was killed between its last commit and its last step. */
 	if (*session->trace && store_reader_is_complete(session->trace)) {
@@ -422,10 +434,8 @@ bool collect_run(struct session *session, const struct collect_link *link)
 		if (is_last && !count_running(&collector) && !may_still_come(&collector))
 			break;
 		tell_record(&collector);
-		wait_ms = handled		     ? WAIT_BUSY_MS :
-			  wait_ms * 2 > WAIT_MOST_MS ? WAIT_MOST_MS :
-						       wait_ms * 2;
-		read_link(&collector, wait_ms);
+		read_link(&collector, collect_pace_wait(&collector.pace, now_ns(), handled,
+							smallest_buffer(&collector)));
 	}
 	if (collector.has_store)
 		complete(&collector);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the collector that can be tried alone. */
+#include "report/collect_pace.h"
 #include "report/ingest_block.h"
 #include "report/ingest_clock.h"
 #include "report/ingest_peak.h"
@@ -277,6 +278,35 @@ START_TEST(memory_of_a_process_is_gone_with_it)
 }
 END_TEST
 
+/* Asked every `wait` it gave itself, while so many records come in a millisecond. */
+static int settle_pace(uint64_t records_per_ms, uint64_t buffer_bytes)
+{
+	struct collect_pace pace = { 0 };
+	int64_t now_ns = 1000000000;
+	int wait_ms = 5;
+
+	for (int i = 0; i < 20; i++) {
+		now_ns += wait_ms * INT64_C(1000000);
+		wait_ms = collect_pace_wait(&pace, now_ns, records_per_ms * (unsigned int)wait_ms,
+					    buffer_bytes);
+	}
+	return wait_ms;
+}
+
+START_TEST(collector_sleeps_longer_the_less_there_is_to_read)
+{
+	const uint64_t mebibyte = 1 << 20;
+
+	ck_assert_int_eq(settle_pace(0, 256 * mebibyte), 100);
+	ck_assert_int_eq(settle_pace(0, 0), 50);
+	ck_assert_int_eq(settle_pace(2, 256 * mebibyte), 25);
+	ck_assert_int_eq(settle_pace(5000, 256 * mebibyte), 5);
+	/* A small buffer is full soon, whatever came before. */
+	ck_assert_int_eq(settle_pace(0, mebibyte), 5);
+	ck_assert_int_eq(settle_pace(2, mebibyte), 5);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("ingest");
@@ -296,6 +326,7 @@ static Suite *make_suite(void)
 	tcase_add_test(parts, change_that_comes_too_late_is_noticed);
 	tcase_add_test(parts, curve_keeps_spikes_however_long_the_run);
 	tcase_add_test(parts, memory_of_a_process_is_gone_with_it);
+	tcase_add_test(parts, collector_sleeps_longer_the_less_there_is_to_read);
 	suite_add_tcase(suite, parts);
 	return suite;
 }
