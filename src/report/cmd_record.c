@@ -142,7 +142,7 @@ static void prepare_session(struct record_run *run)
 	char *trace = find_trace(run->path, run->program);
 	char why[PATH_MAX + 256];
 
-	if (replace && collect_settle_is_busy(trace))
+	if (replace && (session_find_writer(trace) || collect_settle_is_busy(trace)))
 		snprintf(why, sizeof(why), "%s is being recorded by another run", trace);
 	else if (session_reserve(trace, replace, why, sizeof(why)))
 		why[0] = '\0';

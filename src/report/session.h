@@ -41,6 +41,9 @@ bool session_read(struct session *session, const char *directory);
 /* Say in the directory that this is the trace, so that a later collector goes on with it. */
 void session_note_trace(struct session *session, const char *trace);
 
+/* Whether a collector of this user works on this file, which may still be empty. */
+bool session_find_writer(const char *trace);
+
 /* Be its collector; false: another one lives.  The lock ends with the process. */
 bool session_lock(struct session *session);
 

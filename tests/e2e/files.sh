@@ -60,6 +60,20 @@ it_overwrites_a_file_when_told_to() {
 	expect_equal "copies" 25 "$(query t.db "SELECT count(*) FROM transfer")"
 }
 
+it_replaces_no_trace_that_is_being_recorded() {
+	local first
+	mkfifo go
+	record -o t.db -- bash -c 'read -r _ <go; exec "$@"' - $(client) &
+	first=$!
+	wait_until 10 compgen -G "$XDG_RUNTIME_DIR/custody-*/lock" >/dev/null || fail "no session"
+	expect_status 1 "$custody" record -f -o t.db -- $(client) 2>err
+	expect_match "message" 't\.db is being recorded by another run' "$(cat err)"
+	echo >go
+	wait "$first" || fail "the first run ended with $?: $(cat err)"
+	expect_equal "copies" 25 "$(query t.db "SELECT count(*) FROM transfer")"
+	record -f -o t.db -- $(client)
+}
+
 it_gives_a_second_bare_run_a_name_of_its_own() {
 	local i
 	for i in 1 2 3; do
