@@ -318,9 +318,12 @@ class Refusals(Case):
         writer.close()
         os.chmod(self.place, 0o755)
         os.chmod(closed, 0o555)
-        done = subprocess.run([CUSTODY, "report", os.path.join(closed, "walk.db")],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
-                              user=65534 if os.geteuid() == 0 else None)
+        try:
+            done = subprocess.run([CUSTODY, "report", os.path.join(closed, "walk.db")],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  encoding="utf-8", user=65534 if os.geteuid() == 0 else None)
+        except PermissionError:
+            self.skipTest("the build directory is closed to other users")
         self.assertEqual(done.returncode, 1)
         self.complains(done, "walk.db-wal", "copy both")
 
