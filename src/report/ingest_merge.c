@@ -255,21 +255,35 @@ void ingest_merge_learn(struct ingest_process *process)
 	learn_moments(process);
 }
 
+/* What a chunk held that was given back; more than it can hold is damage. */
+static uint64_t count_given_back(const struct chunk_header *header)
+{
+	uint32_t consumed = atomic_load_explicit(&header->consumed, memory_order_relaxed);
+
+	return consumed < CHUNK_RECORDS ? consumed : CHUNK_RECORDS;
+}
+
 uint64_t ingest_merge_missing(const struct ingest_process *process)
 {
-	uint64_t missing = 0;
+	uint64_t missing = 0, present = 0, latest = 0;
+	bool is_whole = process->is_ended;
 
-	for (uint32_t i = 0; i < process->chunk_segments; i++) {
-		for (uint32_t j = 0; j < SEGMENT_CHUNKS; j++) {
-			const struct chunk_header *header = process->chunk[i][j].header;
+	for (uint32_t i = 0; i < process->chunk_segments * SEGMENT_CHUNKS; i++) {
+		const struct chunk_header *header =
+			process->chunk[i / SEGMENT_CHUNKS][i % SEGMENT_CHUNKS].header;
+		uint32_t state = CHUNK_FREE;
 
-			if (header && atomic_load_explicit(&header->state, memory_order_acquire) ==
-					      CHUNK_FREE)
-				missing += atomic_load_explicit(&header->consumed,
-								memory_order_relaxed);
-		}
+		if (header)
+			state = atomic_load_explicit(&header->state, memory_order_acquire);
+		if (header && state == CHUNK_FREE)
+			missing += count_given_back(header);
+		present += state != CHUNK_FREE;
+		if (state != CHUNK_FREE && header->sequence > latest)
+			latest = header->sequence;
+		is_whole &= header != NULL;
 	}
-	return missing;
+	/* Chunks that were given back and taken again leave holes in the numbers. */
+	return !missing && is_whole && latest > present ? 1 : missing;
 }
 
 void ingest_merge_look(struct ingest_process *process)

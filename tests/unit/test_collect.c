@@ -588,6 +588,19 @@ START_TEST(segment_that_is_cut_short_costs_its_own_records_only)
 }
 END_TEST
 
+/* The chunks between were read into another trace, given back and taken again. */
+START_TEST(hole_in_the_numbers_of_chunks_is_told)
+{
+	put(1, session_writer_alloc(2000, 100, 1, 0x7000, 4096, BLOCK_DEVICE));
+	writer.sequence += 7;
+	put(2, session_writer_copy(3000, 1, TRANSFER_H2D, 1, 0x7000, 3));
+	collect();
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation"), 1);
+	ck_assert_int_eq(ask("SELECT count(*) FROM transfer"), 1);
+	ck_assert_int_eq(ask("SELECT count FROM gap"), 1);
+}
+END_TEST
+
 START_TEST(text_that_claims_too_much_is_cut)
 {
 	struct record record = { .kind = RECORD_MODULE, .start = 2000 };
@@ -666,6 +679,7 @@ static Suite *make_suite(void)
 	tcase_add_test(damage, size_that_cannot_be_counts_as_lost);
 	tcase_add_test(damage, count_of_written_records_is_bounded);
 	tcase_add_test(damage, segment_that_is_cut_short_costs_its_own_records_only);
+	tcase_add_test(damage, hole_in_the_numbers_of_chunks_is_told);
 	tcase_add_test(damage, text_that_claims_too_much_is_cut);
 	tcase_add_test(damage, control_page_of_another_layout_is_refused);
 	tcase_add_test(damage, control_page_that_is_cut_short_is_refused);
