@@ -3,7 +3,7 @@
  * block_table.h - one shard of the tracker: pages of the address space, each
  * with a sorted list of the blocks that overlap it.
  *
- * A page is 32 KiB, 2 MiB or 1 GiB by the size of its blocks (its level), so
+ * A page is 8 KiB, 2 MiB or 1 GiB by the size of its blocks (its level), so
  * that no list gets long and no block has many pages; a handle is a page of its
  * own.  A block is copied into every page it overlaps.  The copy in the page
  * where it begins is the one that counts: who takes that one out has the block.
@@ -21,7 +21,7 @@
 
 enum block_level { LEVEL_SMALL, LEVEL_MIDDLE, LEVEL_LARGE, LEVEL_ARRAY, LEVEL_HANDLE };
 
-enum { SMALL_SHIFT = 15, MIDDLE_SHIFT = 21, LARGE_SHIFT = 30, LARGE_BUCKETS = 1024 };
+enum { SMALL_SHIFT = 13, MIDDLE_SHIFT = 21, LARGE_SHIFT = 30, LARGE_BUCKETS = 1024 };
 
 struct block_page {
 	uint64_t number; /* address >> shift of its level */
@@ -34,7 +34,7 @@ struct block_page {
 
 struct block_shard {
 	_Alignas(128) struct lock lock; /* no two shards in a line, nor in a pair of lines */
-	uint32_t mask;			/* slots - 1 */
+	_Alignas(64) uint32_t mask;	/* slots - 1; who waits for the lock leaves this line alone */
 	uint32_t used;			/* slots with a page, empty or not */
 	struct block_page *pages;
 	uint64_t count; /* blocks that begin here */

@@ -3,7 +3,7 @@
  * A block of many pages is entered page by page from its first one on, each
  * under its own lock; whoever wants such a block asks the page where it begins.
  *
- * Small blocks are hashed by 32 KiB, so that threads whose blocks the driver
+ * Small blocks are hashed by 8 KiB, so that threads whose blocks the driver
  * cuts from one 2 MiB page do not meet at one lock.  What was ever entered into
  * a 2 MiB region stands in `regions`: mostly read, never cleared, and shared by
  * regions of one hash.  It may send a look-up to a page that is empty, never
@@ -21,17 +21,19 @@ enum {
 	REGION_SHIFT = 64 - 12,
 	IDS_AT_ONCE = 64,	 /* a thread takes this many ids from the shared counter */
 	PAGES_MOST = 1 << 20,	 /* of 2 MiB, looked at one by one; beyond, all shards are walked */
-	MIDDLE_LEAST = 1 << SMALL_SHIFT, /* bytes: a small block has two pages at most */
+	MIDDLE_LEAST = 1 << 15,	 /* bytes: a small block has five pages at most */
 	LARGE_LEAST = 1 << 30,
 };
 
-/* What 2 MiB may hold: a bit for each of its small pages, and whether blocks of MIDDLE. */
+/* What 2 MiB may hold: a bit for four of its small pages each, and whether blocks of MIDDLE. */
 struct region {
 	_Atomic uint64_t small;
 	_Atomic bool middle;
 };
 
-_Static_assert(MIDDLE_SHIFT - SMALL_SHIFT == 6, "a region has 64 small pages");
+enum { BIT_SHIFT = 2, PAGES_OF_BIT = 1 << BIT_SHIFT };
+
+_Static_assert(MIDDLE_SHIFT - SMALL_SHIFT - BIT_SHIFT == 6, "a region has 64 bits");
 
 static struct block_shard shards[SHARDS];
 static struct region regions[REGIONS];
@@ -179,7 +181,7 @@ static struct region *find_region(uint64_t number)
 
 static uint64_t small_bit(uint64_t number)
 {
-	return UINT64_C(1) << (number & 63);
+	return UINT64_C(1) << (number >> BIT_SHIFT & 63);
 }
 
 /* Before a block enters a page, so that whoever may find it there knows to look. */
@@ -206,10 +208,11 @@ static void clear_small(uint64_t number, const struct block *block)
 
 	for (uint64_t left = seen; left; left &= left - 1) {
 		uint64_t at = number << (MIDDLE_SHIFT - SMALL_SHIFT) |
-			      (uint64_t)__builtin_ctzll(left);
+			      (uint64_t)__builtin_ctzll(left) << BIT_SHIFT;
 
-		if (at >= first && at <= last)
-			lock_give(&clear_page(LEVEL_SMALL, at, block)->lock);
+		for (uint64_t end = at + PAGES_OF_BIT; at < end; at++)
+			if (at >= first && at <= last)
+				lock_give(&clear_page(LEVEL_SMALL, at, block)->lock);
 	}
 }
 

@@ -14,12 +14,14 @@
 enum { ROUNDS = 60, STEPS = 20000, MOST_THREADS = 256 };
 
 #define BASE UINT64_C(0x7f0000000000)
+#define FAR (UINT64_C(1) << 36)
 
 struct work {
 	uint64_t address; /* of this thread's first block */
 	uint64_t bytes;
 	uint64_t stride;
 	int live;	  /* blocks that stay while one is added and taken */
+	uint64_t apart;	  /* from one thread's first block to the next one's */
 };
 
 static struct block make_block(uint64_t address, uint64_t bytes)
@@ -93,7 +95,7 @@ static void measure(const char *name, void *(*body)(void *), const struct work *
 	tracker_reset();
 	for (int i = 0; i < threads; i++) {
 		works[i] = *work;
-		works[i].address += (uint64_t)i << 36;
+		works[i].address += (uint64_t)i * work->apart;
 		fill(&works[i]);
 	}
 	for (int i = 0; i < ROUNDS; i++) {
@@ -106,9 +108,10 @@ static void measure(const char *name, void *(*body)(void *), const struct work *
 
 int main(int argc, char **argv)
 {
-	const struct work small = { BASE, 512, 512, 100 };
-	const struct work middle = { BASE, 2 << 20, 2 << 20, 100 };
-	const struct work many = { BASE, 2 << 20, 2 << 20, 20000 };
+	const struct work small = { BASE, 512, 512, 100, FAR };
+	const struct work middle = { BASE, 2 << 20, 2 << 20, 100, FAR };
+	const struct work many = { BASE, 2 << 20, 2 << 20, 20000, FAR };
+	const struct work neighbours = { BASE, 4096, 4096, 0, 4096 };
 	int most = argc > 1 ? atoi(argv[1]) : 2;
 
 	if (most < 1 || most > MOST_THREADS) {
@@ -117,6 +120,7 @@ int main(int argc, char **argv)
 	}
 	for (int threads = 1;; threads = most) {
 		measure("add+take, 512 B", add_and_take, &small, threads);
+		measure("add+take, 4 KiB neighbours", add_and_take, &neighbours, threads);
 		measure("add+take, 2 MiB", add_and_take, &middle, threads);
 		measure("add+take, 2 MiB, 20000 live", add_and_take, &many, threads);
 		measure("find, 512 B", find, &small, threads);
