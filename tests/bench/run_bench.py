@@ -191,6 +191,9 @@ def run_step(tools, options, variant, *arguments):
                       CUSTODY_PROGRAM=tools.custody)
     done = subprocess.run(command, env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           text=True, timeout=120, check=False)
+    if variant == "switch":  # a bare preload: its collector may still be writing
+        subprocess.run([tools.custody, "sql", trace, "SELECT 1"], stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, timeout=60, check=False)
     if variant != "bare":
         pathlib.Path(trace).unlink(missing_ok=True)
     if done.returncode:
