@@ -348,7 +348,16 @@ static void end_destructor(void)
 	exit(0);
 }
 
-/* A thread's data is destroyed in rounds; calls are made in each of them. */
+/*
+ * A thread's data is destroyed in rounds, four at most; calls are made in all but the
+ * last.  ThreadSanitizer leaves a thread in the fourth round, and nothing it watches may
+ * run after that: what a call in the third round leaves behind would.
+ */
+#ifdef __SANITIZE_THREAD__
+enum { ROUNDS = 2 };
+#else
+enum { ROUNDS = 3 };
+#endif
 static pthread_key_t key;
 
 static void copy_in_round(void *round)
@@ -364,7 +373,7 @@ static void *leave_with_data(void *argument)
 {
 	(void)argument;
 	cuMemcpyHtoD(address_at_exit, host, BYTES);
-	pthread_setspecific(key, (void *)(uintptr_t)3);
+	pthread_setspecific(key, (void *)(uintptr_t)ROUNDS);
 	return NULL;
 }
 
@@ -380,7 +389,7 @@ static void end_thread_data(void)
 			"a thread starts");
 	for (i = 0; i < 16; i++)
 		pthread_join(thread[i], NULL);
-	journal_line("image %u", 16 * 4);
+	journal_line("image %u", 16 * (ROUNDS + 1));
 	exit(0);
 }
 
