@@ -34,7 +34,7 @@ struct block_page {
 
 struct block_shard {
 	_Alignas(128) struct lock lock; /* no two shards in a line, nor in a pair of lines */
-	_Alignas(64) uint32_t mask;	/* slots - 1; who waits for the lock leaves this line alone */
+	_Alignas(64) uint32_t mask; /* slots - 1; who waits for the lock leaves this line be */
 	uint32_t used;			/* slots with a page, empty or not */
 	struct block_page *pages;
 	uint64_t count; /* blocks that begin here */
