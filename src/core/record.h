@@ -326,7 +326,7 @@ struct trace_control {
 	uint32_t clock; /* enum clock_mode at the start */
 	int32_t pid;
 	int32_t parent_pid;
-	uint32_t exec_serial; /* how many images of this pid came before in this session */
+	uint32_t exec_serial; /* how many images of this pid the session had before */
 	uint32_t apis;	      /* rows of driver.tbl the writer was built with */
 	uint64_t start_time;  /* field 22 of /proc/<pid>/stat: tells a reused pid */
 	struct clock_triple start;
