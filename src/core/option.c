@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,13 +19,24 @@ enum {
 #define BUFFER_MOST (UINT64_C(1) << 40)
 
 static const struct option_info infos[OPTION_COUNT] = {
-	[OPTION_OUTPUT] = { OPTION_OUTPUT, "CUSTODY_OUTPUT", "custody.%e.%p.db", "FILE",
+	[OPTION_OUTPUT] = { OPTION_OUTPUT, "CUSTODY_OUTPUT", NULL, "custody.%e.%p.db", "FILE",
 			    "name of the trace; %p pid, %h host, %e program, %q{VAR} variable" },
-	[OPTION_FREES] = { OPTION_FREES, "CUSTODY_FREES", "immediate", "immediate",
-			   "what happens to a free of the program: it goes to the driver at once" },
-	[OPTION_CHILDREN] = { OPTION_CHILDREN, "CUSTODY_CHILDREN", "all", "all|none",
+	[OPTION_FREES] = { OPTION_FREES, "CUSTODY_FREES", NULL, "immediate",
+			   "immediate|deferred|nowait",
+			   "what a free does: go to the driver; wait, and be released later; "
+			   "only be released later" },
+	[OPTION_MAX_PENDING] = { OPTION_MAX_PENDING, "CUSTODY_MAX_PENDING",
+				 "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT", "10", "N",
+				 "frees that a queue of a context holds; one more starts a pass" },
+	[OPTION_MAX_PENDING_RATIO] = { OPTION_MAX_PENDING_RATIO, "CUSTODY_MAX_PENDING_RATIO",
+				       "NUMBA_CUDA_MAX_PENDING_DEALLOCS_RATIO", "0.2", "R",
+				       "share of the device's memory that may wait; more starts a "
+				       "pass" },
+	[OPTION_MEMINFO] = { OPTION_MEMINFO, "CUSTODY_MEMINFO", NULL, "pending", "pending|driver",
+			     "whether cuMemGetInfo counts waiting memory as free" },
+	[OPTION_CHILDREN] = { OPTION_CHILDREN, "CUSTODY_CHILDREN", NULL, "all", "all|none",
 			      "whether processes started by the program are recorded too" },
-	[OPTION_BUFFER] = { OPTION_BUFFER, "CUSTODY_BUFFER", "256MiB", "SIZE",
+	[OPTION_BUFFER] = { OPTION_BUFFER, "CUSTODY_BUFFER", NULL, "256MiB", "SIZE",
 			    "bytes of recording buffer per process, 1MiB or more" },
 };
 
@@ -101,6 +113,63 @@ static bool is_good_size(const char *value, char *why, size_t why_bytes)
 	return false;
 }
 
+/* Any whole number: Numba takes 0 and less to mean that nothing waits. */
+static bool parse_integer(const char *text, int64_t *number)
+{
+	char *end;
+	int saved_errno = errno;
+	bool is_good;
+
+	errno = 0;
+	*number = strtoll(text, &end, 10);
+	is_good = end != text && !*end && !errno && *text != ' ';
+	errno = saved_errno;
+	return is_good;
+}
+
+/* Digits with a point, whatever the program's locale writes; 0 and more, 1 is all. */
+static bool parse_ratio(const char *text, double *ratio)
+{
+	double scale = 1;
+	bool has_digit = false, has_point = false;
+
+	*ratio = 0;
+	for (; *text; text++) {
+		if (*text == '.' && !has_point) {
+			has_point = true;
+			continue;
+		}
+		if (*text < '0' || *text > '9')
+			return false;
+		has_digit = true;
+		if (has_point)
+			*ratio += (*text - '0') * (scale /= 10);
+		else
+			*ratio = *ratio * 10 + (*text - '0');
+	}
+	return has_digit;
+}
+
+static bool is_good_integer(const char *value, char *why, size_t why_bytes)
+{
+	int64_t number;
+
+	if (parse_integer(value, &number))
+		return true;
+	snprintf(why, why_bytes, "'%.80s' is not a whole number such as 10", value);
+	return false;
+}
+
+static bool is_good_ratio(const char *value, char *why, size_t why_bytes)
+{
+	double ratio;
+
+	if (parse_ratio(value, &ratio))
+		return true;
+	snprintf(why, why_bytes, "'%.80s' is not a ratio such as 0.2", value);
+	return false;
+}
+
 /* Length of the sequence after a percent sign that a name may hold; 0: not one. */
 static size_t sequence_length(const char *at)
 {
@@ -159,7 +228,12 @@ bool option_is_valid(enum option_id id, const char *value, char *why, size_t why
 		return is_good_template(value, why, why_bytes);
 	case OPTION_BUFFER:
 		return is_good_size(value, why, why_bytes);
+	case OPTION_MAX_PENDING:
+		return is_good_integer(value, why, why_bytes);
+	case OPTION_MAX_PENDING_RATIO:
+		return is_good_ratio(value, why, why_bytes);
 	case OPTION_FREES:
+	case OPTION_MEMINFO:
 	case OPTION_CHILDREN:
 	case OPTION_COUNT:
 		break;
@@ -170,13 +244,17 @@ bool option_is_valid(enum option_id id, const char *value, char *why, size_t why
 static void load_option(enum option_id id)
 {
 	const struct option_info *info = &infos[id];
-	const char *value = option_environment(info->variable);
+	const char *variable = info->variable, *value = option_environment(variable);
 	char why[WHY_BYTES] = "";
 
+	if (!value && info->other_variable) {
+		variable = info->other_variable;
+		value = option_environment(variable);
+	}
 	if (value && !option_is_valid(id, value, why, sizeof(why))) {
 		if (!complaint[0])
 			snprintf(complaint, sizeof(complaint), "%s is ignored: %s; %s is used",
-				 info->variable, why, info->default_value);
+				 variable, why, info->default_value);
 		value = NULL;
 	}
 	snprintf(values[id], VALUE_BYTES, "%s", value ? value : info->default_value);
@@ -218,6 +296,20 @@ uint64_t option_number(enum option_id id)
 	uint64_t number = 0;
 
 	return option_parse_size(option_text(id), &number) ? number : 0;
+}
+
+int64_t option_integer(enum option_id id)
+{
+	int64_t number = 0;
+
+	return parse_integer(option_text(id), &number) ? number : 0;
+}
+
+double option_ratio(enum option_id id)
+{
+	double ratio = 0;
+
+	return parse_ratio(option_text(id), &ratio) ? ratio : 0;
 }
 
 const char *option_complaint(void)

@@ -13,7 +13,10 @@
 
 enum option_id {
 	OPTION_OUTPUT,	 /* template of the trace's name */
-	OPTION_FREES,	 /* immediate */
+	OPTION_FREES,	 /* immediate | deferred | nowait */
+	OPTION_MAX_PENDING,	  /* items a queue may hold before a pass */
+	OPTION_MAX_PENDING_RATIO, /* and their share of the memory they lie in */
+	OPTION_MEMINFO,	 /* pending | driver */
 	OPTION_CHILDREN, /* all | none */
 	OPTION_BUFFER,	 /* bytes */
 	OPTION_COUNT
@@ -26,6 +29,7 @@ enum option_id {
 struct option_info {
 	enum option_id id;
 	const char *variable;	   /* CUSTODY_... */
+	const char *other_variable; /* honoured where ours is unset; NULL: none */
 	const char *default_value; /* as text */
 	const char *values;	   /* for people: "immediate", "SIZE" */
 	const char *meaning;	   /* one line */
@@ -39,6 +43,10 @@ const struct option_info *option_info(enum option_id id);
  */
 const char *option_text(enum option_id id);
 uint64_t option_number(enum option_id id);
+
+/* OPTION_MAX_PENDING, which may be negative; OPTION_MAX_PENDING_RATIO. */
+int64_t option_integer(enum option_id id);
+double option_ratio(enum option_id id);
 
 /*
  * One sentence on the first variable whose value cannot be used, without a

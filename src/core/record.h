@@ -32,7 +32,7 @@
 #define TRACE_MAGIC UINT64_C(0x3179646f74737563) /* "custody1" in memory */
 
 enum {
-	TRACE_LAYOUT = 1,
+	TRACE_LAYOUT = 2,
 
 	SEGMENT_BYTES = 1 << 20,
 	CHUNK_BYTES = 1 << 16,
@@ -101,12 +101,14 @@ enum record_kind {
 	RECORD_GAP,	    /* records lost by this thread before this one */
 	RECORD_UNCOVERED,   /* text follows: a driver symbol handed out unwrapped */
 	RECORD_THREAD,	    /* text follows: the name of the thread (may be empty) */
-	RECORD_RELEASE,	    /* physical end of a block whose free was recorded before */
+	RECORD_RELEASE,	    /* physical end of a block whose free was deferred */
+	RECORD_FLUSH,	    /* one pass over a deferred-free queue */
+	RECORD_FINDING,	    /* something the program should not do; the call has its own record */
 	RECORD_KINDS
 };
 
 enum record_flag {
-	RECORD_BY_CUSTODY = 1 << 0, /* our own call, not the program's */
+	RECORD_BY_CUSTODY = 1 << 0, /* our own call, or an attempt the program does not see */
 	RECORD_UNTRACKED = 1 << 1,  /* a free of something we never saw */
 	RECORD_LONG = 1 << 2,	    /* duration is in units of 1024 ticks */
 	RECORD_VIEW = 1 << 3,	    /* alloc: bytes belong to the parent, count them once */
@@ -176,6 +178,17 @@ enum release_cause {
 	RELEASE_CAUSES
 };
 
+/* flush.queue, in the bits 8.. of aux */
+enum queue_kind { QUEUE_MEMORY, QUEUE_OBJECTS, QUEUE_KINDS };
+
+/* finding.kind */
+enum finding_kind {
+	FINDING_NONE = 0,
+	FINDING_USE_AFTER_FREE, /* a copy or memset named a block that was freed before */
+	FINDING_DOUBLE_FREE,	/* a block was freed that was freed before */
+	FINDING_KINDS
+};
+
 /* Streams in records: the program's 0 never appears, it means one of two things. */
 #define STREAM_NONE UINT64_C(0)
 #define STREAM_LEGACY UINT64_C(1)
@@ -188,9 +201,17 @@ enum release_cause {
  * ALLOC        address       block id       bytes         stream, or     block kind |
  *              or handle                                  parent's id    device + 1 << 8
  *                                                         if no stream
- * FREE         address       block id,      bytes         stream         release_cause (FREED)
- *              or handle     0: untracked
- * RELEASE      address       block id       bytes         0              release_cause
+ * FREE         address       block id,      bytes         stream; when   release_cause (FREED)
+ *              or handle     0: untracked                 PENDING ticks
+ *                                                         it waited
+ * RELEASE      address       block id       bytes         tick at which  release_cause
+ *                                                         it was known
+ *                                                         to be unused,
+ *                                                         0: never
+ * FLUSH        released      their bytes    ticks waited  failed         release_cause |
+ *                                           for the                      queue_kind << 8
+ *                                           device
+ * FINDING      address       block id       bytes         0              finding_kind
  * TRANSFER     source        target         bytes         stream         AUX_TRANSFER()
  *              (value of
  *              a memset)
@@ -207,6 +228,10 @@ enum release_cause {
  * GAP          lost          first tick     last tick     0              0
  * UNCOVERED    address       version asked  flags asked   0              0
  * THREAD       0             0              0             0              0
+ *
+ * A deferred free is one FREE flagged PENDING and later one RELEASE, by whichever
+ * thread; the collector may meet the two in either order.  A RELEASE with result
+ * != 0 is a release the driver refused (cause FAILED).
  *
  * Alloc: the block lives from start + duration.  A failed call (result != 0) of
  * any kind makes a row in `failure` and, of kind ALLOC or FREE, nothing else.

@@ -55,6 +55,17 @@ const char *const trace_names_of_causes[RELEASE_CAUSES] = {
 	[RELEASE_FAILED] = "failed",
 };
 
+const char *const trace_names_of_queues[QUEUE_KINDS] = {
+	[QUEUE_MEMORY] = "memory",
+	[QUEUE_OBJECTS] = "objects",
+};
+
+const char *const trace_names_of_findings[FINDING_KINDS] = {
+	[FINDING_NONE] = NULL,
+	[FINDING_USE_AFTER_FREE] = "use after free",
+	[FINDING_DOUBLE_FREE] = "double free",
+};
+
 /* The numbers come from the header, so that a name can never stand beside a wrong one. */
 #define RESULT(name) { name, #name }
 

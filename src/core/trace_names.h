@@ -14,6 +14,8 @@ extern const char *const trace_names_of_blocks[BLOCK_KINDS];
 extern const char *const trace_names_of_transfers[TRANSFER_KINDS];
 extern const char *const trace_names_of_places[PLACE_KINDS];
 extern const char *const trace_names_of_causes[RELEASE_CAUSES];
+extern const char *const trace_names_of_queues[QUEUE_KINDS];
+extern const char *const trace_names_of_findings[FINDING_KINDS];
 
 /* The name of a CUresult ("CUDA_ERROR_OUT_OF_MEMORY"); NULL: newer than this build. */
 const char *trace_names_of_result(unsigned int result);
@@ -47,6 +49,18 @@ static inline const char *place_kind_name(enum place_kind kind)
 static inline const char *release_cause_name(enum release_cause cause)
 {
 	return trace_names_pick(trace_names_of_causes, RELEASE_CAUSES, cause);
+}
+
+/* flush.queue */
+static inline const char *queue_kind_name(enum queue_kind kind)
+{
+	return trace_names_pick(trace_names_of_queues, QUEUE_KINDS, kind);
+}
+
+/* finding.kind */
+static inline const char *finding_kind_name(enum finding_kind kind)
+{
+	return trace_names_pick(trace_names_of_findings, FINDING_KINDS, kind);
 }
 
 /* See trace_names_of_result(). */

@@ -395,19 +395,68 @@ static inline bool hold_first(struct spot *spot, enum block_space space, uint64_
 	return false;
 }
 
+/* With the shard locked, which is given; the copies in later pages go after it. */
+static void take_held(const struct spot *spot, struct block *block)
+{
+	enum block_level level = (enum block_level)spot->page->level;
+
+	*block = *spot->block;
+	block_table_remove(spot->shard, spot->page, spot->block);
+	lock_give(&spot->shard->lock);
+	if (last_page(level, block) != first_page(level, block))
+		remove_rest(level, block);
+}
+
 bool tracker_take(enum block_space space, uint64_t address, struct block *block)
 {
-	enum block_level level;
 	struct spot spot;
 
 	if (!hold_first(&spot, space, address))
 		return false;
-	*block = *spot.block;
-	level = (enum block_level)spot.page->level;
-	block_table_remove(spot.shard, spot.page, spot.block);
+	if (spot.block->is_pending) {
+		lock_give(&spot.shard->lock);
+		return false;
+	}
+	take_held(&spot, block);
+	return true;
+}
+
+static bool set_pending(enum block_space space, uint64_t address, uint64_t id, bool is_pending)
+{
+	struct spot spot;
+	bool is_changed;
+
+	if (!hold_first(&spot, space, address))
+		return false;
+	is_changed = spot.block->id == id && spot.block->is_pending != is_pending;
+	if (is_changed)
+		spot.block->is_pending = is_pending;
 	lock_give(&spot.shard->lock);
-	if (last_page(level, block) != first_page(level, block))
-		remove_rest(level, block);
+	return is_changed;
+}
+
+bool tracker_mark_pending(enum block_space space, uint64_t address, uint64_t id)
+{
+	return set_pending(space, address, id, true);
+}
+
+void tracker_unmark_pending(enum block_space space, uint64_t address, uint64_t id)
+{
+	set_pending(space, address, id, false);
+}
+
+bool tracker_remove_pending(enum block_space space, uint64_t address, uint64_t id)
+{
+	struct block block;
+	struct spot spot;
+
+	if (!hold_first(&spot, space, address))
+		return false;
+	if (spot.block->id != id || !spot.block->is_pending) {
+		lock_give(&spot.shard->lock);
+		return false;
+	}
+	take_held(&spot, &block);
 	return true;
 }
 

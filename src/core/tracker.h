@@ -34,7 +34,7 @@ struct block {
 	uint8_t kind;	     /* enum block_kind */
 	uint8_t space;	     /* enum block_space */
 	uint8_t is_exported;
-	uint8_t reserved;
+	uint8_t is_pending;  /* freed by the program, not yet released */
 };
 
 /* A fresh id, from 1. */
@@ -49,9 +49,20 @@ int tracker_add(const struct block *block);
 
 /*
  * Take out the block that begins at `address`; call before the driver frees it.
- * False: not ours.  tracker_add() puts it back if the driver refused.
+ * False: not ours, or pending.  tracker_add() puts it back if the driver refused.
  */
 bool tracker_take(enum block_space space, uint64_t address, struct block *block);
+
+/*
+ * The program has freed the block that begins at `address` and has this id, its
+ * release is put off: the entry stays and is marked.  False: it is not there, or
+ * somebody has freed it already.  tracker_unmark_pending() takes that back.
+ */
+bool tracker_mark_pending(enum block_space space, uint64_t address, uint64_t id);
+void tracker_unmark_pending(enum block_space space, uint64_t address, uint64_t id);
+
+/* Take out the pending block with this id; false: it has left already. */
+bool tracker_remove_pending(enum block_space space, uint64_t address, uint64_t id);
 
 /* Copy the block that covers `address` (SPACE_ADDRESS) or is that handle. */
 bool tracker_find(enum block_space space, uint64_t address, struct block *block);
