@@ -37,17 +37,75 @@ function argument_names(list,    count, part, i, names)
 	return names
 }
 
-function check_hook(text, its_role)
+# Where a clause stands in its column; 0: it is none.
+function place_of(clause)
 {
-	if (text == "-") {
-		if (its_role == "op" || its_role == "hook")
-			fail("role " its_role " needs a hook")
-		return
+	if (clause ~ /^swap: [A-Za-z_][A-Za-z0-9_]*$/)
+		return 1
+	if (clause ~ /^guard: [a-z][a-z0-9_]*\(.*\)$/)
+		return 2
+	if (clause == "retry")
+		return 3
+	if (clause == "sync")
+		return 4
+	if (clause == "-" || clause ~ /^(after|around|defer): [a-z][a-z0-9_]*\(.*\)$/)
+		return 5
+	return 0
+}
+
+# "swap: p; retry; after: f(p)" -> clause[n, 1] "swap: p", clause[n, 3] "retry", ...
+function read_clauses(n, text,    count, part, i, place, before)
+{
+	before = 0
+	for (i = 1; i <= 5; i++)
+		clause[n, i] = ""
+	count = split(text, part, "; ")
+	for (i = 1; i <= count; i++) {
+		place = place_of(part[i])
+		if (!place)
+			fail("not a hook: " part[i])
+		if (place <= before)
+			fail("out of place: " part[i])
+		before = place
+		clause[n, place] = part[i]
 	}
-	if (text !~ /^(after|around): [a-z][a-z0-9_]*\(.*\)$/)
-		fail("not a hook: " text)
-	if (text ~ /^around/ && its_role != "hook")
-		fail("role " its_role " has no use for an around hook")
+	swapped[n] = substr(clause[n, 1], length("swap: ") + 1)
+	guard[n] = clause[n, 2]
+	retry[n] = clause[n, 3] != ""
+	sync[n] = clause[n, 4] != ""
+	hook[n] = clause[n, 5] == "" ? "-" : clause[n, 5]
+}
+
+# How the hook is called: "", "after", "around" or "defer".
+function manner(n)
+{
+	return hook[n] == "-" ? "" : substr(hook[n], 1, index(hook[n], ":") - 1)
+}
+
+function refuse_clause(n, what)
+{
+	fail("role " role[n] " has no use for " what)
+}
+
+function check_clauses(n,    records)
+{
+	records = role[n] == "op" || role[n] == "hook"
+	if (records && hook[n] == "-")
+		fail("role " role[n] " needs a hook")
+	if (!records && manner(n) == "around")
+		refuse_clause(n, "an around hook")
+	if (role[n] != "hook" && manner(n) == "defer")
+		refuse_clause(n, "a defer hook")
+	if (!records && guard[n] != "")
+		refuse_clause(n, "a guard")
+	if (!records && sync[n])
+		refuse_clause(n, "sync")
+	if (!records && role[n] != "time" && retry[n])
+		refuse_clause(n, "retry")
+	if (retry[n] && (manner(n) == "around" || manner(n) == "defer"))
+		fail("what is done ahead of the driver cannot be tried again")
+	if (swapped[n] != "" && index(", " arguments[n] ", ", ", " swapped[n] ", ") == 0)
+		fail("not a parameter: " swapped[n])
 }
 
 function read_row(column,    n)
@@ -58,7 +116,6 @@ function read_row(column,    n)
 	since[n] = trim(column[3])
 	variant[n] = trim(column[4])
 	role[n] = trim(column[5])
-	hook[n] = trim(column[6])
 	parameters[n] = trim(column[7])
 	if (symbol[n] !~ /^cu[A-Z][A-Za-z0-9_]*$/)
 		fail("not a driver symbol: " symbol[n])
@@ -74,9 +131,10 @@ function read_row(column,    n)
 		fail("not a role: " role[n])
 	if ((variant[n] == "-") != (symbol[n] !~ /_pt[ds][sz]$/))
 		fail(symbol[n] " and variant " variant[n] " do not agree")
-	check_hook(hook[n], role[n])
 	line_of[symbol[n]] = FNR
 	arguments[n] = argument_names(parameters[n])
+	read_clauses(n, trim(column[6]))
+	check_clauses(n)
 	slot[n] = -1
 	if (role[n] == "count" || role[n] == "time")
 		slot[n] = slots++
@@ -87,10 +145,9 @@ function pfn(n)
 	return "PFN_" base[n] "_v" since[n] (variant[n] == "-" ? "" : "_" variant[n])
 }
 
-# The call of a hook, its streams bound to what 0 means in this variant.
-function hook_call(n, suffix,    text, open)
+# "after: f(p)" -> "hook_f_suffix(&call, p)", streams bound to what 0 means in this variant.
+function hook_call(n, text, suffix,    open)
 {
-	text = hook[n]
 	sub(/^[a-z]+: /, "", text)
 	gsub(/STREAM\(/, (variant[n] == "-" ? "STREAM_OF_LEGACY(" : "STREAM_OF_THREAD("), text)
 	open = index(text, "(")
@@ -113,6 +170,15 @@ function forward(n, table)
 	return "REAL(" table ", " symbol[n] ")(" arguments[n] ")"
 }
 
+# The program's call: "a, b" with what it swaps.
+function forward_program(n,    names)
+{
+	names = ", " arguments[n] ","
+	if (swapped[n] != "")
+		sub(", " swapped[n] ",", ", SWAPPED(" swapped[n] "),", names)
+	return "REAL(next, " symbol[n] ")(" substr(names, 3, length(names) - 3) ")"
+}
+
 function open_wrapper(n)
 {
 	print ""
@@ -120,30 +186,57 @@ function open_wrapper(n)
 	print "{"
 }
 
-function write_recorded(n)
+# A call that a hook may answer itself.
+function write_answer(condition, its_call)
 {
+	print "\tif (" condition " && " its_call ")"
+	print "\t\treturn call_end(&call);"
+}
+
+# The driver's call and what comes of it; where it may be tried again, in a loop.
+function write_attempt(n, timed,    indent, after)
+{
+	indent = retry[n] ? "\t\t" : "\t"
+	after = manner(n) == "around" || manner(n) == "defer" ? "_after" : ""
+	if (retry[n])
+		print "\tdo {"
+	print indent "call_returned" timed "(&call, " forward_program(n) ");"
+	if (retry[n])
+		print indent "oom_mark(&call);"
+	if (hook[n] != "-")
+		print indent hook_call(n, hook[n], after) ";"
+	if (retry[n])
+		print "\t} while (oom_retry" timed "(&call));"
+}
+
+function write_recorded(n,    way)
+{
+	way = manner(n)
 	print "\tstruct call call;"
 	print ""
 	print "\tif (!call_begin(&call, API_" symbol[n] ", CALLER))"
 	print "\t\treturn " forward(n, "driver") ";"
-	if (hook[n] ~ /^around/)
-		print "\t" hook_call(n, "_before") ";"
-	print "\tcall_returned(&call, " forward(n, "next") ");"
-	print "\t" hook_call(n, hook[n] ~ /^around/ ? "_after" : "") ";"
+	if (guard[n] != "")
+		write_answer("guard_is_needed()", hook_call(n, guard[n], ""))
+	if (way == "defer")
+		write_answer("deferral_is_on()", hook_call(n, hook[n], "_defer"))
+	if (way == "around" || way == "defer")
+		print "\t" hook_call(n, hook[n], "_before") ";"
+	write_attempt(n, "")
+	if (sync[n])
+		print "\tdeferral_synchronized(&call);"
 	print "\treturn call_end(&call);"
 }
 
 function write_counted(n,    timed)
 {
-	timed = (role[n] == "time") ? "timed" : "counted"
+	timed = (role[n] == "time") ? "_timed" : "_counted"
 	print "\tstruct call call;"
 	print ""
-	print "\tif (!call_begin_" timed "(&call, API_" symbol[n] ", CALLER))"
+	print "\tif (!call_begin" timed "(&call, API_" symbol[n] ", CALLER))"
 	print "\t\treturn " forward(n, "driver") ";"
-	print "\tcall_returned_" timed "(&call, " forward(n, "next") ");"
-	if (hook[n] != "-")
-		print "\t" hook_call(n, "") ";"
-	print "\treturn call_end_" timed "(&call, " slot[n] ");"
+	write_attempt(n, timed)
+	print "\treturn call_end" timed "(&call, " slot[n] ");"
 }
 
 function make_wrappers(    n)

@@ -42,9 +42,70 @@ expect_refusal 'cuX and variant ptds do not agree' 'cuX | cuX | 2000 | ptds | co
 expect_refusal 'not a role: query' 'cuX | cuX | 2000 | - | query | - | void'
 expect_refusal 'role op needs a hook' 'cuX | cuX | 2000 | - | op | - | void'
 expect_refusal 'not a hook: instead: f()' 'cuX | cuX | 2000 | - | hook | instead: f() | void'
-expect_refusal 'role op has no use for an around hook' \
-	'cuX | cuX | 2000 | - | op | around: f() | void'
+expect_refusal 'role count has no use for an around hook' \
+	'cuX | cuX | 2000 | - | count | around: f() | void'
+expect_refusal 'role op has no use for a defer hook' \
+	'cuX | cuX | 2000 | - | op | defer: f() | void'
+expect_refusal 'role time has no use for a guard' 'cuX | cuX | 2000 | - | time | guard: f() | void'
+expect_refusal 'role count has no use for sync' 'cuX | cuX | 2000 | - | count | sync | void'
+expect_refusal 'role count has no use for retry' \
+	'cuX | cuX | 2000 | - | count | retry; after: f() | void'
+expect_refusal 'role op needs a hook' 'cuX | cuX | 2000 | - | op | retry; sync | void'
+expect_refusal 'out of place: retry' 'cuX | cuX | 2000 | - | op | sync; retry; after: f() | void'
+expect_refusal 'out of place: sync' 'cuX | cuX | 2000 | - | op | sync; sync; after: f() | void'
+expect_refusal 'not a hook: again' 'cuX | cuX | 2000 | - | op | again; after: f() | void'
+expect_refusal 'not a hook: swap: ADDR(p)' 'cuX | cuX | 2000 | - | count | swap: ADDR(p) | void *p'
+expect_refusal 'not a parameter: q' 'cuX | cuX | 2000 | - | count | swap: q | void *p, int qq'
+expect_refusal 'what is done ahead of the driver cannot be tried again' \
+	'cuX | cuX | 2000 | - | hook | retry; defer: f() | void'
 expect_refusal 'parameter without a name:  *' 'cuX | cuX | 2000 | - | count | - | int a, *'
+
+# expect_body ROW: behind the beginning of a call the row's wrapper holds what is on standard input.
+expect_body()
+{
+	printf '%s\n' "$1" > "$work/good.tbl"
+	awk -f "$sources/genwrap.awk" -v make=wrappers "$work/good.tbl" |
+		sed '1,/^\t\treturn REAL(driver/d; /^}/,$d' > "$work/out"
+	diff - "$work/out" > "$work/message" || complain "'$1' makes: $(cat "$work/message")"
+}
+
+expect_body 'cuX | cuX | 1 | - | op | swap: p; guard: a(p); retry; sync; after: c(p) | int pp, void *p' \
+	<< 'END'
+	if (guard_is_needed() && hook_a(&call, p))
+		return call_end(&call);
+	do {
+		call_returned(&call, REAL(next, cuX)(pp, SWAPPED(p)));
+		oom_mark(&call);
+		hook_c(&call, p);
+	} while (oom_retry(&call));
+	deferral_synchronized(&call);
+	return call_end(&call);
+END
+expect_body 'cuX | cuX | 1 | - | hook | defer: a_b(p, STREAM_NONE) | void *p' << 'END'
+	if (deferral_is_on() && hook_a_b_defer(&call, p, STREAM_NONE))
+		return call_end(&call);
+	hook_a_b_before(&call, p, STREAM_NONE);
+	call_returned(&call, REAL(next, cuX)(p));
+	hook_a_b_after(&call, p, STREAM_NONE);
+	return call_end(&call);
+END
+expect_body 'cuX_ptsz | cuX | 1 | ptsz | op | around: f(STREAM(s)) | CUstream s' << 'END'
+	hook_f_before(&call, STREAM_OF_THREAD(s));
+	call_returned(&call, REAL(next, cuX_ptsz)(s));
+	hook_f_after(&call, STREAM_OF_THREAD(s));
+	return call_end(&call);
+END
+expect_body 'cuX | cuX | 1 | - | time | retry | void' << 'END'
+	do {
+		call_returned_timed(&call, REAL(next, cuX)());
+		oom_mark(&call);
+	} while (oom_retry_timed(&call));
+	return call_end_timed(&call, 0);
+END
+expect_body 'cuX | cuX | 1 | - | count | swap: p | void *p, int q' << 'END'
+	call_returned_counted(&call, REAL(next, cuX)(SWAPPED(p), q));
+	return call_end_counted(&call, 0);
+END
 
 rows=$(grep -c '^cu' "$sources/driver.tbl")
 awks=0
