@@ -15,6 +15,7 @@
 enum life { LIFE_NEW, LIFE_READY, LIFE_OVER, LIFE_FORKED };
 
 struct config settings;
+int config_version_default __attribute__((weak)) = 13000;
 atomic_bool config_plain;
 atomic_bool config_stopping;
 __thread struct thread sim_thread __attribute__((tls_model("initial-exec")));
@@ -193,7 +194,7 @@ static void read_timing(void)
 
 static void read_settings(void)
 {
-	settings.version = (int)read_number("SIMCUDA_VERSION", SIM_VERSION_DEFAULT);
+	settings.version = (int)read_number("SIMCUDA_VERSION", config_version_default);
 	settings.devices = (int)read_number("SIMCUDA_DEVICES", 1);
 	if (settings.devices < 0 || settings.devices > SIM_DEVICES_MAX)
 		config_die("SIMCUDA_DEVICES is not 0 to %d", SIM_DEVICES_MAX);
@@ -208,7 +209,7 @@ static void read_settings(void)
 	settings.strict = read_number("SIMCUDA_STRICT", 1) != 0;
 	settings.verbose = read_number("SIMCUDA_VERBOSE", 0) != 0;
 	settings.pools = read_number("SIMCUDA_POOLS", 1) != 0;
-	settings.free_plain = read_number("SIMCUDA_FREE_PLAIN", 1) != 0;
+	settings.free_plain = (int)read_number("SIMCUDA_FREE_PLAIN", 1);
 	settings.vmm = read_number("SIMCUDA_VMM", 1) != 0;
 	settings.managed = read_number("SIMCUDA_MANAGED", 1) != 0;
 	settings.inline_ops = read_number("SIMCUDA_INLINE", 0) != 0;

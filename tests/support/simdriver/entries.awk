@@ -4,6 +4,8 @@
 #   awk -v want=header -f entries.awk exports.tbl    prototypes of what implements
 #   awk -v want=source -f entries.awk exports.tbl    the exported functions and
 #                                                    the look-up table
+#   awk -v want=map -v newest=12040 ...              a version script for a driver
+#                                                    that knows nothing newer
 
 function trim(text)
 {
@@ -70,7 +72,9 @@ BEGIN {
 	failed = 0
 	print "/* SPDX-License-Identifier: Apache-2.0 */"
 	print "/* Made from exports.tbl by entries.awk. */"
-	if (want == "header") {
+	if (want == "map")
+		print "{\n\tglobal: cu[A-Z]*;\n\tlocal:"
+	else if (want == "header") {
 		print "#ifndef SIM_ENTRIES_H\n#define SIM_ENTRIES_H\n\n#include \"sim.h\"\n"
 	} else {
 		print "#include \"sim.h\"\n#include \"entries.h\"\n"
@@ -89,6 +93,11 @@ BEGIN {
 	if (symbol in seen)
 		fail(symbol " stands there twice")
 	seen[symbol] = 1
+	if (want == "map") {
+		if (since != "-" && since + 0 > newest)
+			printf "\t\t%s;\n", symbol
+		next
+	}
 	extra = sub(/\+$/, "", impl)
 	if (want == "header") {
 		if (impl != "-" && variant == "-" && (!(impl in proto) || since + 0 > age[impl])) {
@@ -106,6 +115,10 @@ BEGIN {
 END {
 	if (failed)
 		exit 1
+	if (want == "map") {
+		print "\t\t*;\n};"
+		exit
+	}
 	if (want == "header") {
 		for (impl in proto)
 			printf "CUresult %s(%s);\n", impl, proto[impl] | "sort"

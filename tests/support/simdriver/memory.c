@@ -57,6 +57,9 @@ CUresult memory_alloc(CUdeviceptr *dptr, size_t bytesize)
 	if (!config_may_allocate())
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	context_pass_gate(context_current());
+	/* What was freed in stream order and has passed comes back without a synchronise. */
+	if (settings.free_plain > 1)
+		context_observe(context_current());
 	error = take_device(context_current(), bytesize, &block);
 	if (!error)
 		*dptr = (CUdeviceptr)block->base;

@@ -35,7 +35,6 @@
 
 enum {
 	SIM_DEVICES_MAX = 8,
-	SIM_VERSION_DEFAULT = 13000,
 	PAGE_BITS = 21,
 	STACK_MAX = 64,
 	QUEUE_MAX = 1024,
@@ -111,7 +110,8 @@ struct config {
 	size_t memory;		/* bytes of each device */
 	size_t context_bytes;	/* what a context takes of them */
 	size_t pool_chunk;
-	bool strict, verbose, pools, free_plain, vmm, managed, inline_ops;
+	bool strict, verbose, pools, vmm, managed, inline_ops;
+	int free_plain;		/* what cuMemFreeAsync does with plain blocks, 0 to 2 */
 	unsigned quarantine;	/* freed handles kept back per kind */
 	double copy_bytes_per_ns, memset_bytes_per_ns;	/* 0: no limit */
 	long copy_us, memset_us, kernel_us, host_us;
@@ -123,6 +123,8 @@ struct config {
 	char *kernel_times;
 };
 extern struct config settings;
+/* The version that is played unless SIMCUDA_VERSION says another; weak, see old.c. */
+extern int config_version_default;
 
 enum need {
 	NEED_NOTHING = 0,

@@ -283,6 +283,25 @@ static bool find_granules(struct slab *slab, unsigned count, unsigned *first)
 	return false;
 }
 
+static void link_slab(struct device *device, struct slab *slab)
+{
+	slab->prev = NULL;
+	slab->next = device->slabs;
+	if (slab->next)
+		slab->next->prev = slab;
+	device->slabs = slab;
+}
+
+static void unlink_slab(struct device *device, struct slab *slab)
+{
+	if (slab->prev)
+		slab->prev->next = slab->next;
+	else
+		device->slabs = slab->next;
+	if (slab->next)
+		slab->next->prev = slab->prev;
+}
+
 static struct slab *open_slab(struct device *device)
 {
 	struct slab *slab = calloc(1, sizeof(*slab));
@@ -295,10 +314,7 @@ static struct slab *open_slab(struct device *device)
 		return NULL;
 	}
 	slab->free = SLAB_GRANULES;
-	slab->next = device->slabs;
-	if (slab->next)
-		slab->next->prev = slab;
-	device->slabs = slab;
+	link_slab(device, slab);
 	device->slab_of[(slab->base - device->base) >> PAGE_BITS] = slab;
 	return slab;
 }
@@ -306,12 +322,7 @@ static struct slab *open_slab(struct device *device)
 static void close_slab(struct device *device, struct slab *slab)
 {
 	device->slab_of[(slab->base - device->base) >> PAGE_BITS] = NULL;
-	if (slab->prev)
-		slab->prev->next = slab->next;
-	else
-		device->slabs = slab->next;
-	if (slab->next)
-		slab->next->prev = slab->prev;
+	unlink_slab(device, slab);
 	give_pages(device, slab->base, 1);
 	free(slab);
 }
@@ -359,6 +370,9 @@ void space_give_small(struct device *device, char *address, size_t bytes)
 			--slab->recent_count * sizeof(slab->recent[0]));
 	slab->recent[slab->recent_count].first = first;
 	slab->recent[slab->recent_count++].count = count;
+	/* Looked at first by the next block: addresses come back at once. */
+	unlink_slab(device, slab);
+	link_slab(device, slab);
 	if (slab->free == SLAB_GRANULES)
 		close_slab(device, slab);
 	pthread_mutex_unlock(&device->lock);

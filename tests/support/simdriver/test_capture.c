@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stream capture: which call of which thread a capture forbids, and what it loses. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "simtest.h"
 
@@ -211,6 +212,60 @@ START_TEST(a_relaxed_thread_may_allocate_and_free)
 }
 END_TEST
 
+START_TEST(what_a_context_is_asked_spoils_captures_of_every_mode)
+{
+	for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
+	     mode++)
+		for (int relaxed = 0; relaxed < 2; relaxed++) {
+			check_row(ACT_CTX_RECORD, (CUstreamCaptureMode)mode, relaxed, true);
+			check_row(ACT_CTX_SYNC, (CUstreamCaptureMode)mode, relaxed, true);
+		}
+}
+END_TEST
+
+START_TEST(an_event_of_another_context_is_refused_before_it_spoils_anything)
+{
+	CUcontext context;
+	CUevent foreign;
+
+	ck_cu(cuCtxCreate(&context, NULL, 0, b.device));
+	ck_cu(cuEventCreate(&foreign, CU_EVENT_DISABLE_TIMING));
+	ck_cu(cuCtxPopCurrent(NULL));
+	ck_cu_is(cuCtxRecordEvent(b.context, foreign), CUDA_ERROR_INVALID_HANDLE);
+	ck_cu_is(cuCtxRecordEvent(context, event), CUDA_ERROR_INVALID_HANDLE);
+	ck_cu(cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cu_is(cuCtxRecordEvent(b.context, foreign), CUDA_ERROR_INVALID_HANDLE);
+	ck_cu(finish());
+	/* The event sees one context: a capture in another is not spoiled. */
+	ck_cu(cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cu(cuCtxRecordEvent(context, foreign));
+	ck_cu(finish());
+}
+END_TEST
+
+START_TEST(a_capture_may_begin_while_others_wait)
+{
+	const enum act acts[] = {ACT_CTX_SYNC, ACT_EVENT_SYNC, ACT_EVENT_SYNC};
+	struct order order = {.result = CUDA_ERROR_UNKNOWN};
+	pthread_t thread;
+
+	for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++) {
+		order.act = acts[i];
+		order.relaxed = i == 2;
+		bench_hold(&b, other);
+		ck_cu(cuEventRecord(event, other));
+		ck_assert_int_eq(pthread_create(&thread, NULL, obey, &order), 0);
+		usleep(30000);
+		ck_cu(cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_cu(cuMemsetD8Async(block, 1, 16, b.stream));
+		ck_cu(finish());
+		bench_release(&b);
+		pthread_join(thread, NULL);
+		ck_cu(order.result);
+	}
+}
+END_TEST
+
 static const enum act lost_on_own_thread[] = {
 	ACT_ALLOC, ACT_FREE, ACT_HOST_ALLOC, ACT_REGISTER, ACT_ALLOC_ASYNC, ACT_TRIM,
 	ACT_EVENT_QUERY, ACT_EVENT_SYNC, ACT_STREAM_QUERY, ACT_STREAM_SYNC, ACT_CTX_SYNC,
@@ -342,6 +397,9 @@ Suite *suite_capture(void)
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, other_threads_meet_the_measured_table);
 	tcase_add_test(tcase, a_relaxed_thread_may_allocate_and_free);
+	tcase_add_test(tcase, what_a_context_is_asked_spoils_captures_of_every_mode);
+	tcase_add_test(tcase, an_event_of_another_context_is_refused_before_it_spoils_anything);
+	tcase_add_test(tcase, a_capture_may_begin_while_others_wait);
 	tcase_add_loop_test(tcase, the_capturing_thread_meets_the_measured_list,
 			    CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED);
 	tcase_add_test(tcase, relaxed_mode_forbids_only_waiting_for_the_capture_itself);

@@ -113,6 +113,32 @@ START_TEST(an_older_driver_knows_nothing_newer)
 }
 END_TEST
 
+/* Newer functions are not there, by whatever door; old/libcuda.so.1 is CUDA 12.4. */
+START_TEST(the_old_library_has_no_event_of_a_context)
+{
+	void *library = dlopen(SIM_OLD, RTLD_NOW | RTLD_LOCAL);
+	CUresult (*driver_version)(int *);
+	typeof(cuGetProcAddress_v2) *find;
+	CUdriverProcAddressQueryResult status;
+	void *address = NULL;
+	int version = 0;
+
+	ck_assert_msg(library, "%s", dlerror());
+	ck_assert_ptr_null(dlsym(library, "cuCtxRecordEvent"));
+	ck_assert_ptr_null(dlvsym(library, "cuCtxRecordEvent", "GLIBC_2.2.5"));
+	ck_assert_ptr_nonnull(dlsym(library, "cuMemFreeAsync"));
+	driver_version = (CUresult(*)(int *))dlsym(library, "cuDriverGetVersion");
+	ck_cu(driver_version(&version));
+	ck_assert_int_eq(version, 12040);
+	find = (typeof(find))dlsym(library, "cuGetProcAddress_v2");
+	ck_cu(find("cuCtxRecordEvent", &address, 12040, 0, &status));
+	ck_assert_ptr_null(address);
+	ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+	ck_cu(find("cuMemFreeAsync", &address, 12040, 0, &status));
+	ck_assert_ptr_eq(address, dlsym(library, "cuMemFreeAsync"));
+}
+END_TEST
+
 typedef CUresult (*stream_id)(CUstream, unsigned long long *);
 
 START_TEST(the_twins_take_a_stream_of_zero_for_the_threads_own)
@@ -155,6 +181,7 @@ Suite *suite_lookup(void)
 	tcase_add_test(tcase, the_old_form_answers_not_found);
 	tcase_add_test_raise_signal(tcase, a_null_pointer_ends_the_process, SIGABRT);
 	tcase_add_test(tcase, an_older_driver_knows_nothing_newer);
+	tcase_add_test(tcase, the_old_library_has_no_event_of_a_context);
 	tcase_add_test(tcase, the_twins_take_a_stream_of_zero_for_the_threads_own);
 	tcase_add_test(tcase, what_is_not_simulated_says_so);
 	suite_add_tcase(suite, tcase);

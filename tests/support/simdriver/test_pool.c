@@ -126,6 +126,56 @@ START_TEST(free_async_takes_plain_blocks_and_gives_them_back_at_its_synchronise)
 }
 END_TEST
 
+/* What was released last is handed out first, but not before the synchronise. */
+START_TEST(addresses_released_in_stream_order_come_back_after_the_synchronise)
+{
+	const size_t sizes[] = {4096, 1 * MIB, 4 * MIB, 64 * (size_t)MIB};
+	CUdeviceptr block, early, late;
+	CUstream quiet;
+
+	ck_cu(cuStreamCreate(&quiet, CU_STREAM_NON_BLOCKING));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		ck_cu(cuMemAlloc(&block, sizes[i]));
+		ck_cu(cuMemFreeAsync(block, quiet));
+		ck_cu(cuMemAlloc(&early, sizes[i]));
+		ck_assert_uint_ne(block, early);
+		ck_cu(cuStreamSynchronize(quiet));
+		ck_cu(cuMemAlloc(&late, sizes[i]));
+		ck_assert_uint_eq(block, late);
+	}
+}
+END_TEST
+
+static struct bench bench_with(const char *free_plain)
+{
+	struct bench bench;
+
+	setenv("SIMCUDA_FREE_PLAIN", free_plain, 1);
+	bench_open(&bench);
+	return bench;
+}
+
+START_TEST(addresses_can_come_back_without_a_synchronise)
+{
+	struct bench bench = bench_with("2");
+	CUdeviceptr block, early, late;
+	CUstream quiet;
+
+	ck_cu(cuStreamCreate(&quiet, CU_STREAM_NON_BLOCKING));
+	ck_cu(cuMemAlloc(&block, 4 * MIB));
+	bench_hold(&bench, quiet);
+	ck_cu(cuMemFreeAsync(block, quiet));
+	ck_cu(cuMemAlloc(&early, 4 * MIB));
+	ck_assert_uint_ne(block, early);
+	bench_release(&bench);
+	while (cuStreamQuery(quiet) == CUDA_ERROR_NOT_READY)
+		;
+	ck_cu(cuMemAlloc(&late, 4 * MIB));
+	ck_assert_uint_eq(block, late);
+	ck_cu(cuMemFree(late));
+}
+END_TEST
+
 START_TEST(another_streams_synchronise_gives_nothing_back)
 {
 	CUdeviceptr block;
@@ -193,11 +243,9 @@ END_TEST
 
 START_TEST(plain_blocks_can_be_refused)
 {
+	struct bench strict = bench_with("0");
 	CUdeviceptr block;
-	struct bench strict;
 
-	setenv("SIMCUDA_FREE_PLAIN", "0", 1);
-	bench_open(&strict);
 	ck_cu(cuMemAlloc(&block, 4096));
 	ck_cu_is(cuMemFreeAsync(block, strict.stream), CUDA_ERROR_INVALID_VALUE);
 	ck_cu(cuMemFree(block));
@@ -217,6 +265,7 @@ Suite *suite_pool(void)
 	tcase_add_test(tcase, pool_memory_belongs_to_no_context);
 	tcase_add_test(tcase, a_destroyed_pool_keeps_its_live_blocks);
 	tcase_add_test(tcase, free_async_takes_plain_blocks_and_gives_them_back_at_its_synchronise);
+	tcase_add_test(tcase, addresses_released_in_stream_order_come_back_after_the_synchronise);
 	tcase_add_test(tcase, another_streams_synchronise_gives_nothing_back);
 	tcase_add_test(tcase, a_release_behind_an_event_of_the_context_waits_for_running_work);
 	tcase_add_test(tcase, a_block_released_on_a_foreign_stream_outlives_its_context);
@@ -224,6 +273,7 @@ Suite *suite_pool(void)
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("refusing");
 	tcase_add_test(tcase, plain_blocks_can_be_refused);
+	tcase_add_test(tcase, addresses_can_come_back_without_a_synchronise);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

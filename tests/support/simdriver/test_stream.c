@@ -99,6 +99,126 @@ START_TEST(a_free_that_waits_holds_up_creating_events_but_not_asking)
 }
 END_TEST
 
+/* What a thread tries while another one waits in a free; counts what came through. */
+struct attempt {
+	int what;
+	CUdeviceptr block;
+	void *pinned;
+	int done;
+};
+
+static void try_gated(struct attempt *attempt, CUstream stream)
+{
+	unsigned nothing = 0;
+	void *params[] = {&nothing};
+	CUdeviceptr fresh;
+
+	switch (attempt->what) {
+	case 0:
+		ck_cu(cuLaunchKernel(b.delay, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+		break;
+	case 1:
+		ck_cu(cuMemcpyHtoDAsync(attempt->block, attempt->pinned, 64, stream));
+		break;
+	case 2:
+		ck_cu(cuMemsetD8Async(attempt->block, 0, 64, stream));
+		break;
+	default:
+		ck_cu(cuMemAlloc(&fresh, 64));
+	}
+}
+
+static void *try_in_thread(void *argument)
+{
+	struct attempt *attempt = argument;
+	CUdeviceptr fresh;
+	CUstream own;
+
+	ck_cu(cuCtxSetCurrent(b.context));
+	ck_cu(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+	if (attempt->what < 4) {
+		try_gated(attempt, own);
+	} else {
+		ck_cu(cuMemAllocAsync(&fresh, 64, own));
+		ck_cu(cuStreamQuery(own));
+		bench_free_bytes();
+	}
+	__atomic_store_n(&attempt->done, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static void *free_host_in_thread(void *argument)
+{
+	ck_cu(cuCtxSetCurrent(b.context));
+	ck_cu(cuMemFreeHost(argument));
+	return NULL;
+}
+
+/* Loop 0: cuMemFree waits, loop 1: cuMemFreeHost. */
+START_TEST(a_free_that_waits_holds_up_work_of_other_threads)
+{
+	struct attempt attempts[5] = {0};
+	pthread_t freeing, threads[5];
+	CUdeviceptr block;
+	void *pinned;
+
+	ck_cu(cuMemAlloc(&block, 4096));
+	ck_cu(cuMemAllocHost(&pinned, 4096));
+	for (int i = 0; i < 5; i++) {
+		attempts[i].what = i;
+		ck_cu(cuMemAlloc(&attempts[i].block, 4096));
+		ck_cu(cuMemAllocHost(&attempts[i].pinned, 4096));
+	}
+	bench_hold(&b, b.stream);
+	if (_i == 0)
+		pthread_create(&freeing, NULL, free_in_thread, &block);
+	else
+		pthread_create(&freeing, NULL, free_host_in_thread, pinned);
+	usleep(30000);
+	for (int i = 0; i < 5; i++)
+		pthread_create(&threads[i], NULL, try_in_thread, &attempts[i]);
+	pthread_join(threads[4], NULL);
+	usleep(30000);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(__atomic_load_n(&attempts[i].done, __ATOMIC_SEQ_CST), 0);
+	bench_release(&b);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	pthread_join(freeing, NULL);
+}
+END_TEST
+
+static void *wait_in_thread(void *argument)
+{
+	ck_cu(cuCtxSetCurrent(b.context));
+	ck_cu(cuEventSynchronize(argument));
+	return NULL;
+}
+
+START_TEST(a_wait_for_an_event_of_the_context_holds_up_nobody)
+{
+	CUdeviceptr block;
+	CUstream other;
+	pthread_t thread;
+	CUevent event;
+
+	ck_cu(cuMemAlloc(&block, 4096));
+	ck_cu(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	ck_cu(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	bench_hold(&b, b.stream);
+	ck_cu(cuCtxRecordEvent(b.context, event));
+	pthread_create(&thread, NULL, wait_in_thread, event);
+	usleep(20000);
+	bench_busy(&b, other, 1);
+	ck_cu(cuMemsetD8Async(block, 0, 16, other));
+	ck_cu(cuStreamSynchronize(other));
+	ck_cu_is(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	bench_release(&b);
+	pthread_join(thread, NULL);
+	ck_cu(cuEventQuery(event));
+}
+END_TEST
+
 START_TEST(sync_copies_wait_for_blocking_streams_only)
 {
 	CUdeviceptr block, other;
@@ -404,6 +524,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, alloc_does_not_wait);
 	tcase_add_test(tcase, another_busy_context_does_not_hold_a_free_up);
 	tcase_add_test(tcase, a_free_that_waits_holds_up_creating_events_but_not_asking);
+	tcase_add_loop_test(tcase, a_free_that_waits_holds_up_work_of_other_threads, 0, 2);
+	tcase_add_test(tcase, a_wait_for_an_event_of_the_context_holds_up_nobody);
 	tcase_add_test(tcase, sync_copies_wait_for_blocking_streams_only);
 	tcase_add_test(tcase, device_copies_and_memsets_return_at_once);
 	tcase_add_test(tcase, pageable_async_copies_wait_as_measured);
