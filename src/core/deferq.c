@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/deferq.h"
+#include "core/context.h"
+#include "core/deferq_queue.h"
+#include "core/gate.h"
+#include "core/pending.h"
+
+#include <sched.h>
+#include <stddef.h>
+
+enum { SPINS = 200 };
+
+struct deferq_settings deferq_settings;
+
+/* By number of the context.  A queue is never given back: who looks it up may keep it. */
+static struct deferq *_Atomic queues[CONTEXT_MAX + 1];
+static _Atomic uint32_t highest;       /* number that has a queue */
+static struct lock opening;
+static struct slab_spares queue_slabs; /* under `opening` */
+
+void deferq_configure(const struct deferq_settings *settings)
+{
+	deferq_settings = *settings;
+}
+
+/* Floored, as documented; no more than can be counted. */
+static uint64_t share(uint64_t bytes, double ratio)
+{
+	double product = (double)bytes * ratio;
+
+	return product < (double)UINT64_MAX ? (uint64_t)product : UINT64_MAX;
+}
+
+static struct deferq *make_queue(CUcontext handle, uint32_t number, int device,
+				 uint64_t device_bytes)
+{
+	struct deferq *queue = slab_take(&queue_slabs, slab_class(sizeof(*queue)));
+
+	if (!queue)
+		return NULL;
+	*queue = (struct deferq){
+		.handle = handle,
+		.number = number,
+		.device = device,
+		.device_limit = share(device_bytes, deferq_settings.max_ratio),
+		.host_limit = share(deferq_settings.host_bytes, deferq_settings.max_ratio),
+	};
+	atomic_store_explicit(&queues[number], queue, memory_order_release);
+	if (number > atomic_load(&highest))
+		atomic_store(&highest, number);
+	return queue;
+}
+
+struct deferq *deferq_find(uint32_t number)
+{
+	return number <= CONTEXT_MAX ?
+		       atomic_load_explicit(&queues[number], memory_order_acquire) :
+		       NULL;
+}
+
+struct deferq *deferq_open(CUcontext handle, uint32_t number, int device, uint64_t device_bytes)
+{
+	struct deferq *queue = deferq_find(number);
+
+	if (queue || !number || number > CONTEXT_MAX)
+		return queue;
+	lock_take(&opening);
+	queue = deferq_find(number);
+	if (!queue)
+		queue = make_queue(handle, number, device, device_bytes);
+	lock_give(&opening);
+	return queue;
+}
+
+/* The queue with the next higher number that is on the device, or on any where it is -1. */
+static struct deferq *next_queue(int device, uint32_t *number)
+{
+	uint32_t last = atomic_load(&highest);
+
+	while (*number < last) {
+		struct deferq *queue = deferq_find(++*number);
+
+		if (queue && (device < 0 || queue->device == device) &&
+		    !atomic_load(&queue->is_dead))
+			return queue;
+	}
+	return NULL;
+}
+
+static bool is_empty(struct deferq *queue)
+{
+	return atomic_load(&queue->pending) == 0;
+}
+
+bool deferq_enter(struct deferq *queue)
+{
+	atomic_fetch_add(&queue->users, 1);
+	if (!atomic_load(&queue->dying) && !atomic_load(&queue->is_dead))
+		return true;
+	atomic_fetch_sub(&queue->users, 1);
+	return false;
+}
+
+void deferq_leave(struct deferq *queue)
+{
+	atomic_fetch_sub(&queue->users, 1);
+}
+
+void deferq_told(struct deferq_report *report)
+{
+	struct deferq_item *item = report->items;
+	struct deferq_flush *flush = report->flushes;
+
+	while (item) {
+		struct deferq_item *next = item->next;
+
+		deferq_list_give_back(item->context, item, sizeof(*item));
+		item = next;
+	}
+	while (flush) {
+		struct deferq_flush *next = flush->next;
+
+		deferq_list_give_back(flush->context, flush, sizeof(*flush));
+		flush = next;
+	}
+	*report = (struct deferq_report){ 0 };
+}
+
+void deferq_exclude(struct deferq *queue)
+{
+	atomic_store(&queue->is_shut, true);
+}
+
+void deferq_dying(struct deferq *queue)
+{
+	atomic_fetch_add(&queue->dying, 1);
+	for (int i = 0; atomic_load(&queue->users); i++)
+		if (i > SPINS)
+			sched_yield();
+}
+
+void deferq_revive(struct deferq *queue)
+{
+	atomic_fetch_sub(&queue->dying, 1);
+}
+
+static void drop_list(struct deferq *queue, struct item_list *list)
+{
+	struct deferq_item *item, *next;
+
+	lock_take(&queue->lock);
+	item = list->first;
+	*list = (struct item_list){ 0 };
+	lock_give(&queue->lock);
+	for (; item; item = next) {
+		next = item->next;
+		if (item->id)
+			pending_close((enum block_space)item->space, item->handle, item->bytes,
+				      item->id);
+		deferq_count_out(queue);
+		deferq_list_give_back(queue->number, item, sizeof(*item));
+	}
+}
+
+/* Events and the stream have died with the context: their handles are not touched again. */
+void deferq_drop(struct deferq *queue)
+{
+	atomic_store(&queue->is_dead, true);
+	for (int kind = 0; kind < QUEUE_KINDS; kind++)
+		drop_list(queue, &queue->waiting[kind]);
+	drop_list(queue, &queue->issued);
+	lock_take(&queue->lock);
+	queue->host_bytes = 0;
+	queue->page_bytes = 0;
+	queue->spares = 0;
+	queue->stream = NULL;
+	lock_give(&queue->lock);
+}
+
+/* The child has one thread; queues lie in memory that the tracker's reset unmaps. */
+void deferq_reset(void)
+{
+	uint32_t last = atomic_load(&highest);
+
+	for (uint32_t number = 0; number <= last; number++)
+		atomic_store(&queues[number], NULL);
+	atomic_store(&highest, 0);
+	atomic_store(&deferq_list_items, 0);
+	queue_slabs = (struct slab_spares){ 0 };
+	lock_give(&opening);
+}
+
+bool deferq_holds(struct deferq *queue, enum deferq_kind kind, uint64_t handle)
+{
+	struct deferq_item *item;
+
+	if (is_empty(queue))
+		return false;
+	lock_take(&queue->lock);
+	item = queue->waiting[deferq_queue_of(kind)].first;
+	while (item && !(item->kind == kind && item->handle == handle))
+		item = item->next;
+	lock_give(&queue->lock);
+	return item != NULL;
+}
+
+/* A pass over both queues that waits for nothing. */
+static void pass_both(struct deferq *queue, enum release_cause cause, bool is_idle,
+		      struct deferq_report *report)
+{
+	struct pass pass = {
+		.queue = queue,
+		.report = report,
+		.cause = cause,
+		.is_wanted = { true, true },
+		.takes_back = true,
+		.is_idle = is_idle,
+	};
+
+	if (is_empty(queue) || !deferq_enter(queue))
+		return;
+	deferq_pass_quick(&pass);
+	deferq_leave(queue);
+}
+
+uint64_t deferq_mark(struct deferq *queue)
+{
+	return atomic_load(&queue->serial);
+}
+
+void deferq_synchronized(struct deferq *queue, uint64_t mark, struct deferq_report *report)
+{
+	if (is_empty(queue))
+		return;
+	deferq_event_raise_ready(queue, mark);
+	pass_both(queue, RELEASE_IDLE, true, report);
+}
+
+void deferq_collect(struct deferq *queue, struct deferq_report *report)
+{
+	pass_both(queue, RELEASE_IDLE, false, report);
+}
+
+static void flush_waiting(struct deferq *queue, enum release_cause cause,
+			  struct deferq_report *report)
+{
+	struct pass pass = {
+		.queue = queue,
+		.report = report,
+		.cause = cause,
+		.is_wanted = { true, true },
+		.takes_back = true,
+	};
+
+	if (is_empty(queue) || !deferq_enter(queue))
+		return;
+	deferq_wait(&pass, is_empty);
+	deferq_leave(queue);
+}
+
+void deferq_flush(struct deferq *queue, bool does_wait, struct deferq_report *report)
+{
+	if (does_wait)
+		flush_waiting(queue, RELEASE_EXPLICIT, report);
+	else
+		pass_both(queue, RELEASE_EXPLICIT, false, report);
+}
+
+bool deferq_has_pending(int device)
+{
+	struct deferq *queue;
+	uint32_t number = 0;
+
+	if (!atomic_load(&deferq_list_items))
+		return false;
+	while ((queue = next_queue(device, &number)))
+		if (!is_empty(queue))
+			return true;
+	return false;
+}
+
+static bool is_in_scope(struct deferq *queue)
+{
+	bool is_in;
+
+	lock_take(&queue->lock);
+	is_in = queue->scopes != 0;
+	lock_give(&queue->lock);
+	return is_in;
+}
+
+bool deferq_out_of_memory(int device, struct deferq_report *report)
+{
+	struct deferq_item **end = report->items ? report->items_end : &report->items;
+	struct deferq *queue;
+	uint32_t number = 0;
+
+	if (gate_is_shut())
+		return false;
+	while ((queue = next_queue(device, &number)))
+		if (!deferq_settings.is_strict || !is_in_scope(queue))
+			flush_waiting(queue, RELEASE_OOM, report);
+	return *end != NULL;
+}
+
+static bool overlaps(const struct deferq_item *item, uint64_t address, uint64_t bytes)
+{
+	return item->space == SPACE_ADDRESS && item->id && item->handle < address + bytes &&
+	       address < item->handle + item->bytes;
+}
+
+/* Under the lock: the first issued item that lies there, out of the list; NULL: none. */
+static struct deferq_item *take_overlapping(struct deferq *queue, uint64_t address, uint64_t bytes)
+{
+	struct deferq_item *before = NULL, *item = queue->issued.first;
+
+	while (item && !overlaps(item, address, bytes)) {
+		before = item;
+		item = item->next;
+	}
+	if (item)
+		deferq_list_remove(&queue->issued, before, item);
+	return item;
+}
+
+static void reuse_in(struct deferq *queue, uint64_t address, uint64_t bytes, uint64_t tick,
+		     struct deferq_report *report)
+{
+	struct deferq_item *item;
+
+	do {
+		lock_take(&queue->lock);
+		item = take_overlapping(queue, address, bytes);
+		lock_give(&queue->lock);
+		if (item) {
+			item->closed = tick;
+			deferq_list_close(queue, item, report);
+		}
+	} while (item);
+}
+
+void deferq_reuse(uint64_t address, uint64_t bytes, uint64_t tick, struct deferq_report *report)
+{
+	struct deferq *queue;
+	uint32_t number = 0;
+
+	while ((queue = next_queue(-1, &number)))
+		reuse_in(queue, address, bytes, tick, report);
+}
+
+uint64_t deferq_page_bytes(int device)
+{
+	struct deferq *queue;
+	uint32_t number = 0;
+	uint64_t bytes = 0;
+
+	while ((queue = next_queue(device, &number))) {
+		lock_take(&queue->lock);
+		bytes += queue->page_bytes;
+		lock_give(&queue->lock);
+	}
+	return bytes;
+}
+
+void deferq_suspend(struct deferq *queue)
+{
+	lock_take(&queue->lock);
+	queue->scopes++;
+	lock_give(&queue->lock);
+}
+
+bool deferq_resume(struct deferq *queue, struct deferq_report *report)
+{
+	bool was_open, is_outermost;
+
+	lock_take(&queue->lock);
+	was_open = queue->scopes > 0;
+	is_outermost = queue->scopes == 1;
+	queue->scopes -= was_open;
+	lock_give(&queue->lock);
+	if (!is_outermost || !deferq_enter(queue))
+		return was_open;
+	for (int kind = 0; kind < QUEUE_KINDS; kind++)
+		if (deferq_add_over_limit(queue, (enum queue_kind)kind))
+			deferq_add_keep_limits(queue, (enum queue_kind)kind, RELEASE_SCOPE, report);
+	deferq_leave(queue);
+	return was_open;
+}
+
+void deferq_statistics(struct deferq *queue, struct deferq_statistics *statistics)
+{
+	lock_take(&queue->lock);
+	*statistics = queue->statistics;
+	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
+		statistics->count[kind] = queue->waiting[kind].count;
+		statistics->bytes[kind] = queue->waiting[kind].bytes;
+	}
+	statistics->host_bytes = queue->host_bytes;
+	statistics->issued = queue->issued.count;
+	statistics->issued_bytes = queue->issued.bytes;
+	lock_give(&queue->lock);
+}

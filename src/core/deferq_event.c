@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/deferq_queue.h"
+
+bool deferq_event_push_context(struct deferq *queue, bool *was_pushed)
+{
+	CUcontext current = NULL;
+
+	*was_pushed = false;
+	if (deferq_driver()->ctx_get_current(&current) == CUDA_SUCCESS && current == queue->handle)
+		return true;
+	*was_pushed = deferq_driver()->ctx_push_current(queue->handle) == CUDA_SUCCESS;
+	return *was_pushed;
+}
+
+void deferq_event_pop_context(bool was_pushed)
+{
+	CUcontext context;
+
+	if (was_pushed)
+		deferq_driver()->ctx_pop_current(&context);
+}
+
+/* An event belongs to the context that is current when it is made. */
+static CUevent make_event(struct deferq *queue)
+{
+	CUevent event = NULL;
+	bool was_pushed;
+
+	if (!deferq_event_push_context(queue, &was_pushed))
+		return NULL;
+	if (deferq_driver()->event_create(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+		event = NULL;
+	deferq_event_pop_context(was_pushed);
+	return event;
+}
+
+CUevent deferq_event_take(struct deferq *queue)
+{
+	CUevent event = NULL;
+
+	lock_take(&queue->lock);
+	if (queue->spares)
+		event = queue->spare[--queue->spares];
+	lock_give(&queue->lock);
+	return event ? event : make_event(queue);
+}
+
+void deferq_event_give(struct deferq *queue, CUevent event)
+{
+	if (!event)
+		return;
+	lock_take(&queue->lock);
+	if (queue->spares < DEFERQ_SPARE_EVENTS) {
+		queue->spare[queue->spares++] = event;
+		event = NULL;
+	}
+	lock_give(&queue->lock);
+	if (event)
+		deferq_driver()->event_destroy(event);
+}
+
+/* An event that could not be recorded may be in any state: it is not used again. */
+CUevent deferq_event_record(struct deferq *queue, uint64_t *serial, CUresult *result)
+{
+	CUevent event = deferq_event_take(queue);
+
+	*result = CUDA_ERROR_UNKNOWN;
+	*serial = atomic_fetch_add(&queue->serial, 1) + 1;
+	if (!event)
+		return NULL;
+	*result = deferq_driver()->ctx_record_event(queue->handle, event);
+	if (*result == CUDA_SUCCESS)
+		return event;
+	deferq_driver()->event_destroy(event);
+	return NULL;
+}
+
+/* From a thread in the default mode a wait entered during a capture would spoil it. */
+CUresult deferq_event_wait(CUevent event, uint64_t *waited)
+{
+	const struct driver *driver = deferq_driver();
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	uint64_t start = driver->ticks();
+	CUresult exchanged = driver->thread_exchange_capture_mode(&mode);
+	CUresult result = driver->event_synchronize(event);
+
+	if (exchanged == CUDA_SUCCESS)
+		driver->thread_exchange_capture_mode(&mode);
+	*waited += driver->ticks() - start;
+	return result;
+}
+
+void deferq_event_raise_ready(struct deferq *queue, uint64_t serial)
+{
+	uint64_t ready = atomic_load(&queue->ready);
+
+	while (ready < serial &&
+	       !atomic_compare_exchange_weak(&queue->ready, &ready, serial))
+		continue;
+	atomic_store(&queue->ready_tick, deferq_driver()->ticks());
+}

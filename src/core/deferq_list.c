@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lists of a queue, and what becomes of an item that leaves them.
+ */
+#include "core/deferq_queue.h"
+#include "core/pending.h"
+
+#include <stddef.h>
+
+#define PAGE_BYTES (UINT64_C(2) << 20)
+#define SHARED_PAGE_MOST (UINT64_C(1) << 20) /* blocks up to this share pages */
+
+_Atomic uint64_t deferq_list_items;
+
+void deferq_list_append(struct item_list *list, struct deferq_item *item)
+{
+	item->next = NULL;
+	if (list->last)
+		list->last->next = item;
+	else
+		list->first = item;
+	list->last = item;
+	list->count++;
+	list->bytes += item->bytes;
+}
+
+void deferq_list_remove(struct item_list *list, struct deferq_item *before,
+			struct deferq_item *item)
+{
+	if (before)
+		before->next = item->next;
+	else
+		list->first = item->next;
+	if (list->last == item)
+		list->last = before;
+	list->count--;
+	list->bytes -= item->bytes;
+}
+
+uint64_t deferq_list_pages(const struct deferq_item *item)
+{
+	bool is_on_device = item->kind == DEFERQ_MEMORY || item->kind == DEFERQ_ARRAY ||
+			    item->kind == DEFERQ_MIPMAPPED_ARRAY;
+
+	if (!is_on_device || item->bytes <= SHARED_PAGE_MOST)
+		return 0;
+	return (item->bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+static void report_item(struct deferq_report *report, struct deferq_item *item)
+{
+	item->next = NULL;
+	if (!report->items)
+		report->items_end = &report->items;
+	*report->items_end = item;
+	report->items_end = &item->next;
+}
+
+void deferq_list_close(struct deferq *queue, struct deferq_item *item,
+		       struct deferq_report *report)
+{
+	if (item->id)
+		pending_close((enum block_space)item->space, item->handle, item->bytes, item->id);
+	lock_take(&queue->lock);
+	queue->page_bytes -= deferq_list_pages(item);
+	if (item->cause == RELEASE_FAILED) {
+		queue->statistics.failed++;
+	} else {
+		queue->statistics.released++;
+		queue->statistics.released_bytes += item->bytes;
+	}
+	lock_give(&queue->lock);
+	deferq_count_out(queue);
+	report_item(report, item);
+}
+
+static void count_pass(struct deferq_statistics *statistics, const struct deferq_flush *flush)
+{
+	statistics->passes[flush->cause]++;
+	statistics->waited += flush->waited;
+	if (flush->duration > statistics->longest)
+		statistics->longest = flush->duration;
+}
+
+void deferq_list_flush(struct deferq *queue, const struct deferq_flush *flush,
+			 struct deferq_report *report)
+{
+	struct deferq_flush *copy;
+
+	lock_take(&queue->lock);
+	count_pass(&queue->statistics, flush);
+	copy = slab_take(&queue->slabs, slab_class(sizeof(*copy)));
+	lock_give(&queue->lock);
+	if (!copy)
+		return;
+	*copy = *flush;
+	copy->next = NULL;
+	if (!report->flushes)
+		report->flushes_end = &report->flushes;
+	*report->flushes_end = copy;
+	report->flushes_end = &copy->next;
+}
+
+void deferq_list_give_back(uint32_t context, void *memory, size_t bytes)
+{
+	struct deferq *queue = deferq_find(context);
+
+	if (!queue)
+		return;
+	lock_take(&queue->lock);
+	slab_give(&queue->slabs, memory, slab_class(bytes));
+	lock_give(&queue->lock);
+}

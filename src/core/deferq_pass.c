@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pass takes items out of a queue.  One at a time has the claim, so what it
+ * looks at outside the lock cannot go away under it; others only append.
+ */
+#include "core/deferq_queue.h"
+#include "core/gate.h"
+
+enum {
+	PROOFS = 8,	     /* attempts to tell whether plain blocks go by cuMemFreeAsync */
+	PROOF_BYTES = 4096,
+};
+
+/* Errors after which nothing of a context works any more. */
+static bool is_sticky(CUresult result)
+{
+	switch (result) {
+	case CUDA_ERROR_DEINITIALIZED:
+	case CUDA_ERROR_NO_DEVICE:
+	case CUDA_ERROR_DEVICE_NOT_LICENSED:
+	case CUDA_ERROR_INVALID_CONTEXT:
+	case CUDA_ERROR_ECC_UNCORRECTABLE:
+	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case CUDA_ERROR_CONTAINED:
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_TIMEOUT:
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+	case CUDA_ERROR_ASSERT:
+	case CUDA_ERROR_HARDWARE_STACK_ERROR:
+	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+	case CUDA_ERROR_MISALIGNED_ADDRESS:
+	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+	case CUDA_ERROR_INVALID_PC:
+	case CUDA_ERROR_LAUNCH_FAILED:
+	case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+	case CUDA_ERROR_EXTERNAL_DEVICE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool has_passed(struct pass *pass, CUevent event, uint64_t serial)
+{
+	CUresult result = deferq_driver()->event_query(event);
+
+	if (result == CUDA_SUCCESS) {
+		deferq_event_raise_ready(pass->queue, serial);
+		return true;
+	}
+	if (result != CUDA_ERROR_NOT_READY)
+		pass->error = result;
+	return false;
+}
+
+static bool is_ready(const struct deferq *queue, const struct deferq_item *item)
+{
+	return !deferq_needs_event((enum deferq_kind)item->kind) ||
+	       item->serial <= atomic_load(&queue->ready);
+}
+
+/*
+ * An item freed during a capture has no event yet.  One taken now covers all
+ * such items, whose frees lie before it; the newest of them carries it.
+ */
+static void take_late_event(struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+	struct deferq_item *newest = NULL;
+	CUresult result;
+	uint64_t serial;
+	CUevent event;
+
+	if (!deferq_driver()->ctx_record_event || !atomic_exchange(&queue->lacks_event, false))
+		return;
+	event = deferq_event_record(queue, &serial, &result);
+	if (!event) {
+		atomic_store(&queue->lacks_event, true);
+		return;
+	}
+	lock_take(&queue->lock);
+	for (int kind = 0; kind < QUEUE_KINDS; kind++)
+		for (struct deferq_item *item = queue->waiting[kind].first; item; item = item->next)
+			if (!item->event && !is_ready(queue, item) && item->serial < serial &&
+			    (!newest || item->serial > newest->serial))
+				newest = item;
+	if (newest) {
+		newest->event = event;
+		newest->serial = serial;
+		event = NULL;
+	}
+	lock_give(&queue->lock);
+	deferq_event_give(queue, event);
+}
+
+/* The first item of a list that may be in use and has an event to ask. */
+struct deferq_item *deferq_pass_unready(struct deferq *queue, enum queue_kind kind)
+{
+	struct deferq_item *item;
+
+	lock_take(&queue->lock);
+	item = queue->waiting[kind].first;
+	while (item && (is_ready(queue, item) || !item->event))
+		item = item->next;
+	lock_give(&queue->lock);
+	return item;
+}
+
+static struct deferq_item *last_waiting(struct deferq *queue, enum queue_kind kind)
+{
+	struct deferq_item *item;
+
+	lock_take(&queue->lock);
+	item = queue->waiting[kind].last;
+	lock_give(&queue->lock);
+	return item;
+}
+
+/* Mostly all have passed or none has: the newest is asked first, then from the oldest on. */
+static void learn_ready(struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+
+	take_late_event(pass);
+	for (int kind = 0; kind < QUEUE_KINDS && !pass->error; kind++) {
+		struct deferq_item *last = last_waiting(queue, kind), *item;
+
+		if (!last || (last->event && !is_ready(queue, last) &&
+			      has_passed(pass, last->event, last->serial)))
+			continue;
+		while (!pass->error && (item = deferq_pass_unready(queue, kind)) && item != last)
+			if (!has_passed(pass, item->event, item->serial))
+				break;
+	}
+}
+
+/*
+ * Whether nothing runs in the context now: an event taken here has passed at
+ * once.  Another thread may launch a moment later; then the driver waits for that.
+ */
+static bool is_idle(struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+	CUresult result;
+	uint64_t serial;
+	CUevent event;
+	bool is_passed;
+
+	if (pass->is_forced)
+		return true;
+	if (pass->is_busy || pass->error)
+		return false;
+	if (!deferq_driver()->ctx_record_event)
+		return pass->is_idle;
+	event = deferq_event_record(queue, &serial, &result);
+	is_passed = event && has_passed(pass, event, serial);
+	deferq_event_give(queue, event);
+	pass->is_busy = !is_passed;
+	return is_passed;
+}
+
+/*
+ * Whether the driver knows the block still.  Another thread may have been given
+ * the address again, so that one yes proves nothing.
+ */
+static bool is_known(CUdeviceptr address)
+{
+	unsigned int type;
+
+	return deferq_driver()->pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+						      address) == CUDA_SUCCESS;
+}
+
+/* With the context current: a block of our own goes the way that is to be proven. */
+static enum plain_release try_plain(struct deferq *queue)
+{
+	const struct driver *driver = deferq_driver();
+	CUdeviceptr address;
+
+	if (!queue->stream &&
+	    driver->stream_create(&queue->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+		queue->stream = NULL;
+		return PLAIN_UNKNOWN;
+	}
+	if (driver->mem_alloc(&address, PROOF_BYTES) != CUDA_SUCCESS)
+		return PLAIN_UNKNOWN;
+	if (driver->mem_free_async(address, queue->stream) != CUDA_SUCCESS) {
+		driver->mem_free(address);
+		return PLAIN_FAILS;
+	}
+	if (driver->stream_synchronize(queue->stream) != CUDA_SUCCESS || is_known(address))
+		return PLAIN_UNKNOWN;
+	return PLAIN_WORKS;
+}
+
+static bool plain_works(struct deferq *queue)
+{
+	bool was_pushed;
+
+	if (queue->plain != PLAIN_UNKNOWN)
+		return queue->plain == PLAIN_WORKS;
+	if (!deferq_driver()->mem_free_async || !deferq_driver()->ctx_record_event) {
+		queue->plain = PLAIN_FAILS;
+		return false;
+	}
+	if (!deferq_event_push_context(queue, &was_pushed))
+		return false;
+	queue->plain = try_plain(queue);
+	deferq_event_pop_context(was_pushed);
+	if (queue->plain == PLAIN_UNKNOWN && ++queue->proofs >= PROOFS)
+		queue->plain = PLAIN_FAILS;
+	return queue->plain == PLAIN_WORKS;
+}
+
+static bool may_release(struct pass *pass, struct deferq_item *item)
+{
+	switch ((enum deferq_kind)item->kind) {
+	case DEFERQ_STREAM:
+	case DEFERQ_EVENT:
+		return true;
+	case DEFERQ_MEMORY:
+		item->is_issued = plain_works(pass->queue);
+		return item->is_issued || is_idle(pass);
+	default:
+		return is_idle(pass);
+	}
+}
+
+static CUresult release(const struct deferq *queue, const struct deferq_item *item)
+{
+	const struct driver *driver = deferq_driver();
+	void *handle = (void *)(uintptr_t)item->handle;
+
+	switch ((enum deferq_kind)item->kind) {
+	case DEFERQ_MEMORY:
+		return item->is_issued ? driver->mem_free_async(item->handle, queue->stream) :
+					 driver->mem_free(item->handle);
+	case DEFERQ_MANAGED:
+		return driver->mem_free(item->handle);
+	case DEFERQ_HOST:
+		return driver->mem_free_host(handle);
+	case DEFERQ_ARRAY:
+		return driver->array_destroy(handle);
+	case DEFERQ_MIPMAPPED_ARRAY:
+		return driver->mipmapped_array_destroy(handle);
+	case DEFERQ_MODULE:
+		return driver->module_unload(handle);
+	case DEFERQ_STREAM:
+		return driver->stream_destroy(handle);
+	case DEFERQ_EVENT:
+		return driver->event_destroy(handle);
+	case DEFERQ_KINDS:
+		break;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The next unused item behind `*before`, which moves up to the one in front of it. */
+static struct deferq_item *next_ready(struct deferq *queue, enum queue_kind kind,
+				      struct deferq_item **before)
+{
+	struct deferq_item *item;
+
+	lock_take(&queue->lock);
+	item = *before ? (*before)->next : queue->waiting[kind].first;
+	while (item && !is_ready(queue, item)) {
+		*before = item;
+		item = item->next;
+	}
+	lock_give(&queue->lock);
+	return item;
+}
+
+static void take_out(struct deferq *queue, enum queue_kind kind, struct deferq_item *before,
+		     struct deferq_item *item)
+{
+	lock_take(&queue->lock);
+	deferq_list_remove(&queue->waiting[kind], before, item);
+	if (item->kind == DEFERQ_HOST)
+		queue->host_bytes -= item->bytes;
+	lock_give(&queue->lock);
+}
+
+/* The item is out of its list; what happens to it decides whether the pass goes on. */
+static void finish_item(struct pass *pass, enum queue_kind kind, struct deferq_item *item)
+{
+	struct deferq *queue = pass->queue;
+
+	deferq_event_give(queue, item->event);
+	item->event = NULL;
+	if (item->result) {
+		pass->error = (CUresult)item->result;
+		pass->failed[kind]++;
+		item->cause = RELEASE_FAILED;
+		deferq_list_close(queue, item, pass->report);
+		return;
+	}
+	pass->count[kind]++;
+	pass->bytes[kind] += item->bytes;
+	if (!item->is_issued) {
+		deferq_list_close(queue, item, pass->report);
+		return;
+	}
+	lock_take(&queue->lock);
+	deferq_list_append(&queue->issued, item);
+	lock_give(&queue->lock);
+}
+
+static bool is_late(const struct pass *pass)
+{
+	return pass->deadline && deferq_driver()->ticks() > pass->deadline &&
+	       pass->count[QUEUE_MEMORY] + pass->count[QUEUE_OBJECTS] >
+		       (uint64_t)(deferq_settings.max_count > 0 ? deferq_settings.max_count : 0);
+}
+
+/* Oldest first; what has to wait for an idle moment is passed over. */
+static void release_ready(struct pass *pass, enum queue_kind kind)
+{
+	struct deferq *queue = pass->queue;
+	struct deferq_item *before = NULL, *item;
+
+	while (!pass->error && !is_late(pass) && (item = next_ready(queue, kind, &before))) {
+		if (!may_release(pass, item)) {
+			before = item;
+			continue;
+		}
+		take_out(queue, kind, before, item);
+		item->ready = item->ready ? item->ready : atomic_load(&queue->ready_tick);
+		item->closed = deferq_driver()->ticks();
+		item->cause = pass->cause;
+		item->result = (uint16_t)release(queue, item);
+		finish_item(pass, kind, item);
+	}
+}
+
+/* Close what was released by cuMemFreeAsync: with the stream's synchronise it is back. */
+static void take_back(struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+	struct deferq_item *item, *next;
+	uint64_t moment;
+	CUresult result;
+
+	lock_take(&queue->lock);
+	item = queue->issued.first;
+	lock_give(&queue->lock);
+	if (!item)
+		return;
+	moment = deferq_driver()->ticks();
+	result = deferq_driver()->stream_synchronize(queue->stream);
+	if (result != CUDA_SUCCESS) {
+		pass->error = pass->error ? pass->error : result;
+		return;
+	}
+	lock_take(&queue->lock);
+	item = queue->issued.first;
+	queue->issued = (struct item_list){ 0 };
+	lock_give(&queue->lock);
+	for (; item; item = next) {
+		next = item->next;
+		item->closed = moment;
+		deferq_list_close(queue, item, pass->report);
+	}
+}
+
+static void cancel_list(struct pass *pass, struct deferq_item *item)
+{
+	struct deferq_item *next;
+
+	for (; item; item = next) {
+		next = item->next;
+		item->closed = deferq_driver()->ticks();
+		item->cause = RELEASE_FAILED;
+		item->result = (uint16_t)pass->error;
+		pass->failed[deferq_queue_of(item->kind)]++;
+		deferq_list_close(pass->queue, item, pass->report);
+	}
+}
+
+/* After a sticky error no release works any more, and no event either. */
+static void shut(struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+	struct deferq_item *first[QUEUE_KINDS + 1];
+
+	atomic_store(&queue->is_shut, true);
+	lock_take(&queue->lock);
+	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
+		first[kind] = queue->waiting[kind].first;
+		queue->waiting[kind] = (struct item_list){ 0 };
+	}
+	first[QUEUE_KINDS] = queue->issued.first;
+	queue->issued = (struct item_list){ 0 };
+	queue->host_bytes = 0;
+	lock_give(&queue->lock);
+	for (int i = 0; i <= QUEUE_KINDS; i++)
+		cancel_list(pass, first[i]);
+}
+
+void deferq_pass_fail(struct pass *pass)
+{
+	if (is_sticky(pass->error))
+		shut(pass);
+}
+
+void deferq_pass_run(struct pass *pass)
+{
+	learn_ready(pass);
+	for (int kind = 0; kind < QUEUE_KINDS; kind++)
+		if (pass->is_wanted[kind])
+			release_ready(pass, kind);
+	if (pass->takes_back)
+		take_back(pass);
+	deferq_pass_fail(pass);
+}
+
+void deferq_pass_begin(struct pass *pass)
+{
+	pass->start = deferq_driver()->ticks();
+}
+
+static void note(struct pass *pass, enum queue_kind kind, uint64_t duration, uint64_t waited)
+{
+	struct deferq_flush flush = {
+		.start = pass->start,
+		.duration = duration,
+		.waited = waited,
+		.bytes = pass->bytes[kind],
+		.count = (uint32_t)pass->count[kind],
+		.failed = (uint32_t)pass->failed[kind],
+		.context = pass->queue->number,
+		.queue = (uint8_t)kind,
+		.cause = (uint8_t)pass->cause,
+	};
+
+	if (flush.count || flush.failed || waited)
+		deferq_list_flush(pass->queue, &flush, pass->report);
+}
+
+/* A wait is told with the memory, which is what it is for. */
+void deferq_pass_end(struct pass *pass)
+{
+	uint64_t duration = deferq_driver()->ticks() - pass->start;
+
+	note(pass, QUEUE_MEMORY, duration, pass->waited);
+	note(pass, QUEUE_OBJECTS, duration, 0);
+}
+
+void deferq_pass_quick(struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+
+	if (!lock_try(&queue->claim))
+		return;
+	deferq_pass_begin(pass);
+	if (gate_enter()) {
+		deferq_pass_run(pass);
+		gate_leave();
+	}
+	if (!pass->count[QUEUE_MEMORY] && !pass->count[QUEUE_OBJECTS])
+		atomic_store(&queue->not_before,
+			     pass->start + DEFERQ_BACKOFF_US * deferq_driver()->ticks_per_us);
+	deferq_pass_end(pass);
+	lock_give(&queue->claim);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * deferq_queue.h - the inside of a queue; private to deferq*.c.
+ */
+#ifndef CUSTODY_CORE_DEFERQ_QUEUE_H
+#define CUSTODY_CORE_DEFERQ_QUEUE_H
+
+#include "core/deferq.h"
+#include "core/lock.h"
+#include "core/slab.h"
+
+#include <stdatomic.h>
+
+enum {
+	DEFERQ_SPARE_EVENTS = 64,
+	DEFERQ_BACKOFF_US = 50, /* a pass that found nothing unused is not repeated sooner */
+	DEFERQ_BUDGET_US = 50,	/* a pass inside a free, once all that a limit allows is out */
+};
+
+struct item_list {
+	struct deferq_item *first, *last;
+	uint64_t count;
+	uint64_t bytes;
+};
+
+/* Whether cuMemFreeAsync takes plain blocks here. */
+enum plain_release { PLAIN_UNKNOWN, PLAIN_WORKS, PLAIN_FAILS };
+
+struct deferq {
+	CUcontext handle;
+	uint32_t number;
+	int device;
+	uint64_t device_limit; /* bytes; more start a pass, twice as many a wait */
+	uint64_t host_limit;
+
+	/*
+	 * An item's serial is drawn before its event is taken, so that an event
+	 * which has passed vouches for every item up to its own serial.
+	 */
+	_Atomic uint64_t serial;     /* last one drawn */
+	_Atomic uint64_t ready;	     /* items up to this serial are unused */
+	_Atomic uint64_t ready_tick; /* when that was learnt */
+	_Atomic uint32_t users;	     /* threads whose call may touch the context */
+	_Atomic uint32_t dying;	     /* driver calls in flight that may end the context */
+	_Atomic bool is_shut;	     /* no more items: excluded, or a sticky error */
+	_Atomic bool is_dead;
+	_Atomic bool lacks_event;    /* an item was queued without one */
+	_Atomic uint64_t pending;    /* items waiting or issued */
+
+	struct lock lock; /* for what follows */
+	struct item_list waiting[QUEUE_KINDS];
+	struct item_list issued; /* cuMemFreeAsync called, bytes not back */
+	uint64_t host_bytes;	 /* of what waits */
+	uint64_t page_bytes;	 /* see deferq_page_bytes() */
+	uint32_t scopes;
+	CUevent spare[DEFERQ_SPARE_EVENTS];
+	uint32_t spares;
+	struct slab_spares slabs;
+	struct deferq_statistics statistics;
+
+	/* The claim to take items out; held by one pass, over driver calls and waits. */
+	struct lock claim;
+	CUstream stream; /* private, never holds a wait */
+	enum plain_release plain;
+	uint32_t proofs; /* failed attempts to tell */
+	_Atomic uint64_t not_before; /* tick; see DEFERQ_BACKOFF_US */
+};
+
+extern struct deferq_settings deferq_settings;
+
+static inline const struct driver *deferq_driver(void)
+{
+	return deferq_settings.driver;
+}
+
+static inline enum queue_kind deferq_queue_of(enum deferq_kind kind)
+{
+	return kind >= DEFERQ_MODULE ? QUEUE_OBJECTS : QUEUE_MEMORY;
+}
+
+/* Destroying a stream or an event waits for nothing, so nothing is waited for. */
+static inline bool deferq_needs_event(enum deferq_kind kind)
+{
+	return kind != DEFERQ_STREAM && kind != DEFERQ_EVENT;
+}
+
+/* deferq_list.c: the lists; under the queue's lock. */
+void deferq_list_append(struct item_list *list, struct deferq_item *item);
+void deferq_list_remove(struct item_list *list, struct deferq_item *before,
+			struct deferq_item *item);
+
+/* The item has left; into the report it goes.  Outside the lock, `closed` and `cause` set. */
+void deferq_list_close(struct deferq *queue, struct deferq_item *item,
+		       struct deferq_report *report);
+
+/* Whole 2 MiB pages of the device that come back with the item; small blocks share theirs. */
+uint64_t deferq_list_pages(const struct deferq_item *item);
+
+/* Memory of an item or a flush, back to the queue of that number. */
+void deferq_list_give_back(uint32_t context, void *memory, size_t bytes);
+
+extern _Atomic uint64_t deferq_list_items; /* waiting or issued, in all queues */
+
+static inline void deferq_count_in(struct deferq *queue)
+{
+	atomic_fetch_add(&queue->pending, 1);
+	atomic_fetch_add(&deferq_list_items, 1);
+}
+
+static inline void deferq_count_out(struct deferq *queue)
+{
+	atomic_fetch_sub(&queue->pending, 1);
+	atomic_fetch_sub(&deferq_list_items, 1);
+}
+
+void deferq_list_flush(struct deferq *queue, const struct deferq_flush *flush,
+			 struct deferq_report *report);
+
+/* deferq.c.  True: the context lives until deferq_leave(). */
+bool deferq_enter(struct deferq *queue);
+void deferq_leave(struct deferq *queue);
+
+/*
+ * deferq_add.c: whether a limit is exceeded, and which; RELEASE_NONE: none is,
+ * or a scope is open.
+ */
+enum release_cause deferq_add_over_limit(struct deferq *queue, enum queue_kind kind);
+
+/* Whether twice the byte limit is exceeded. */
+bool deferq_add_over_bound(struct deferq *queue);
+
+/* A limit is exceeded: release what can be; wait only beyond twice the bytes. */
+void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind, enum release_cause cause,
+			struct deferq_report *report);
+
+/* deferq_event.c: events of the context; inside the gate. */
+CUevent deferq_event_take(struct deferq *queue);
+void deferq_event_give(struct deferq *queue, CUevent event);
+
+/* Draw a serial and record an event of the context; NULL: *result tells why. */
+CUevent deferq_event_record(struct deferq *queue, uint64_t *serial, CUresult *result);
+
+/* Wait until it has passed, outside the gate; adds the ticks to *waited. */
+CUresult deferq_event_wait(CUevent event, uint64_t *waited);
+
+/* Every item up to this serial is unused from now on. */
+void deferq_event_raise_ready(struct deferq *queue, uint64_t serial);
+
+/* Make the context current where another one is; deferq_event_pop_context() undoes it. */
+bool deferq_event_push_context(struct deferq *queue, bool *was_pushed);
+void deferq_event_pop_context(bool was_pushed);
+
+/* deferq_pass.c */
+struct pass {
+	struct deferq *queue;
+	struct deferq_report *report;
+	enum release_cause cause;
+	bool is_wanted[QUEUE_KINDS];
+	bool takes_back; /* synchronises the private stream at the end */
+	bool is_idle;	 /* the program has just seen the context idle */
+	bool is_busy;	 /* it is known not to be idle */
+	bool is_forced;	 /* release even if the driver waits */
+	uint64_t start;
+	uint64_t waited;
+	uint64_t deadline; /* tick; 0: none */
+	uint64_t count[QUEUE_KINDS];
+	uint64_t bytes[QUEUE_KINDS];
+	uint64_t failed[QUEUE_KINDS];
+	CUresult error; /* which ended the pass */
+};
+
+/* Release what is unused, waiting for nothing.  Does nothing where another pass is at it. */
+void deferq_pass_quick(struct pass *pass);
+
+/* The parts of a pass; whoever calls them has the claim, run inside the gate. */
+void deferq_pass_begin(struct pass *pass);
+void deferq_pass_run(struct pass *pass);
+void deferq_pass_end(struct pass *pass); /* tells of it */
+
+/* After a sticky error: shut the queue, cancel what it holds. */
+void deferq_pass_fail(struct pass *pass);
+
+/* The first item that may be in use and has an event to ask; NULL: none. */
+struct deferq_item *deferq_pass_unready(struct deferq *queue, enum queue_kind kind);
+
+/* deferq_wait.c: release until `is_enough`; waits as long as that takes. */
+void deferq_wait(struct pass *pass, bool (*is_enough)(struct deferq *queue));
+
+#endif

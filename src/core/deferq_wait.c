@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The passes that wait: out of memory, twice the byte limit, a flush that was
+ * asked for.  They wait on events and outside the gate, which blocks nobody.
+ */
+#include "core/deferq_queue.h"
+#include "core/gate.h"
+
+enum { IDLE_WAITS = 4 /* for an idle moment, before the driver is left to wait */ };
+
+/* Some event to wait for: the oldest item's, else one of now; NULL: there is none to be had. */
+static CUevent event_to_wait(struct pass *pass, uint64_t *serial, bool *is_ours)
+{
+	struct deferq *queue = pass->queue;
+	struct deferq_item *item = NULL;
+	CUresult result;
+
+	for (int kind = 0; kind < QUEUE_KINDS && !item; kind++)
+		if (pass->is_wanted[kind])
+			item = deferq_pass_unready(queue, kind);
+	*is_ours = !item;
+	if (item) {
+		*serial = item->serial;
+		return item->event;
+	}
+	if (!deferq_driver()->ctx_record_event)
+		return NULL;
+	return deferq_event_record(queue, serial, &result);
+}
+
+/* Outside the gate: a capture may begin meanwhile. */
+static void wait_for(struct pass *pass, CUevent event, uint64_t serial, bool is_ours)
+{
+	CUresult result = deferq_event_wait(event, &pass->waited);
+
+	if (result == CUDA_SUCCESS)
+		deferq_event_raise_ready(pass->queue, serial);
+	else
+		pass->error = result;
+	if (is_ours)
+		deferq_event_give(pass->queue, event);
+}
+
+/* The driver waits for us where there is no event, or never an idle moment. */
+static void force(struct pass *pass)
+{
+	uint64_t start = deferq_driver()->ticks();
+
+	if (!deferq_driver()->ctx_record_event)
+		deferq_event_raise_ready(pass->queue, atomic_load(&pass->queue->serial));
+	pass->is_forced = true;
+	deferq_pass_run(pass);
+	pass->waited += deferq_driver()->ticks() - start;
+}
+
+/* One round inside the gate; true: there is something to wait for before the next. */
+static bool go_round(struct pass *pass, bool (*is_enough)(struct deferq *), uint32_t *idle_waits,
+		     CUevent *event, uint64_t *serial, bool *is_ours)
+{
+	pass->is_busy = false;
+	deferq_pass_run(pass);
+	if (pass->error || is_enough(pass->queue))
+		return false;
+	*event = event_to_wait(pass, serial, is_ours);
+	if (*event && !(*is_ours && ++*idle_waits > IDLE_WAITS))
+		return true;
+	if (*event)
+		deferq_event_give(pass->queue, *event);
+	force(pass);
+	return false;
+}
+
+void deferq_wait(struct pass *pass, bool (*is_enough)(struct deferq *queue))
+{
+	struct deferq *queue = pass->queue;
+	uint32_t idle_waits = 0;
+	bool goes_on = true;
+
+	lock_take(&queue->claim);
+	deferq_pass_begin(pass);
+	while (goes_on && gate_enter()) {
+		CUevent event = NULL;
+		uint64_t serial = 0;
+		bool is_ours = false;
+
+		goes_on = go_round(pass, is_enough, &idle_waits, &event, &serial, &is_ours);
+		gate_leave();
+		if (goes_on)
+			wait_for(pass, event, serial, is_ours);
+		goes_on = goes_on && !pass->error;
+	}
+	deferq_pass_fail(pass);
+	deferq_pass_end(pass);
+	lock_give(&queue->claim);
+}
