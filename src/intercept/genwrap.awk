@@ -92,7 +92,7 @@ function check_clauses(n,    records)
 	records = role[n] == "op" || role[n] == "hook"
 	if (records && hook[n] == "-")
 		fail("role " role[n] " needs a hook")
-	if (!records && manner(n) == "around")
+	if (role[n] == "time" && manner(n) == "around")
 		refuse_clause(n, "an around hook")
 	if (role[n] != "hook" && manner(n) == "defer")
 		refuse_clause(n, "a defer hook")
@@ -100,8 +100,6 @@ function check_clauses(n,    records)
 		refuse_clause(n, "a guard")
 	if (!records && sync[n])
 		refuse_clause(n, "sync")
-	if (!records && role[n] != "time" && retry[n])
-		refuse_clause(n, "retry")
 	if (retry[n] && (manner(n) == "around" || manner(n) == "defer"))
 		fail("what is done ahead of the driver cannot be tried again")
 	if (swapped[n] != "" && index(", " arguments[n] ", ", ", " swapped[n] ", ") == 0)
@@ -235,6 +233,8 @@ function write_counted(n,    timed)
 	print ""
 	print "\tif (!call_begin" timed "(&call, API_" symbol[n] ", CALLER))"
 	print "\t\treturn " forward(n, "driver") ";"
+	if (manner(n) == "around")
+		print "\t" hook_call(n, hook[n], "_before") ";"
 	write_attempt(n, timed)
 	print "\treturn call_end" timed "(&call, " slot[n] ");"
 }

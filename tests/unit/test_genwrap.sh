@@ -42,14 +42,12 @@ expect_refusal 'cuX and variant ptds do not agree' 'cuX | cuX | 2000 | ptds | co
 expect_refusal 'not a role: query' 'cuX | cuX | 2000 | - | query | - | void'
 expect_refusal 'role op needs a hook' 'cuX | cuX | 2000 | - | op | - | void'
 expect_refusal 'not a hook: instead: f()' 'cuX | cuX | 2000 | - | hook | instead: f() | void'
-expect_refusal 'role count has no use for an around hook' \
-	'cuX | cuX | 2000 | - | count | around: f() | void'
+expect_refusal 'role time has no use for an around hook' \
+	'cuX | cuX | 2000 | - | time | around: f() | void'
 expect_refusal 'role op has no use for a defer hook' \
 	'cuX | cuX | 2000 | - | op | defer: f() | void'
 expect_refusal 'role time has no use for a guard' 'cuX | cuX | 2000 | - | time | guard: f() | void'
 expect_refusal 'role count has no use for sync' 'cuX | cuX | 2000 | - | count | sync | void'
-expect_refusal 'role count has no use for retry' \
-	'cuX | cuX | 2000 | - | count | retry; after: f() | void'
 expect_refusal 'role op needs a hook' 'cuX | cuX | 2000 | - | op | retry; sync | void'
 expect_refusal 'out of place: retry' 'cuX | cuX | 2000 | - | op | sync; retry; after: f() | void'
 expect_refusal 'out of place: sync' 'cuX | cuX | 2000 | - | op | sync; sync; after: f() | void'
@@ -101,6 +99,12 @@ expect_body 'cuX | cuX | 1 | - | time | retry | void' << 'END'
 		oom_mark(&call);
 	} while (oom_retry_timed(&call));
 	return call_end_timed(&call, 0);
+END
+expect_body 'cuX | cuX | 1 | - | count | around: f(p) | int *p' << 'END'
+	hook_f_before(&call, p);
+	call_returned_counted(&call, REAL(next, cuX)(p));
+	hook_f_after(&call, p);
+	return call_end_counted(&call, 0);
 END
 expect_body 'cuX | cuX | 1 | - | count | swap: p | void *p, int q' << 'END'
 	call_returned_counted(&call, REAL(next, cuX)(SWAPPED(p), q));
