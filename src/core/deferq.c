@@ -241,6 +241,20 @@ void deferq_collect(struct deferq *queue, struct deferq_report *report)
 	pass_both(queue, RELEASE_IDLE, false, report);
 }
 
+/* Others may go on freeing: what they add is not this flush's. */
+static bool is_drained(const struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+	bool is_left = false;
+
+	lock_take(&queue->lock);
+	for (int kind = 0; kind < QUEUE_KINDS; kind++)
+		for (struct deferq_item *item = queue->waiting[kind].first; item; item = item->next)
+			is_left = is_left || item->serial <= pass->until;
+	lock_give(&queue->lock);
+	return !is_left;
+}
+
 static void flush_waiting(struct deferq *queue, enum release_cause cause,
 			  struct deferq_report *report)
 {
@@ -254,7 +268,7 @@ static void flush_waiting(struct deferq *queue, enum release_cause cause,
 
 	if (is_empty(queue) || !deferq_enter(queue))
 		return;
-	deferq_wait(&pass, is_empty);
+	deferq_wait(&pass, is_drained);
 	deferq_leave(queue);
 }
 

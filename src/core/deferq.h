@@ -121,6 +121,9 @@ enum deferq_answer {
 
 /*
  * The program frees `item` (handle, bytes, id, kind, space and caller are read).
+ * Under `does_wait` only plain memory is put off: what the driver releases only
+ * while the context is idle is refused once the wait is over, since a later
+ * out-of-memory would have to wait for work the program has started since.
  * Where it is a block, the caller has won pending_begin() and calls
  * pending_cancel() unless the answer is QUEUED.  Takes the event; under
  * `does_wait` waits for it, `*waited` ticks; adds; starts a pass if a limit is

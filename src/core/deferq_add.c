@@ -45,9 +45,9 @@ bool deferq_add_over_bound(struct deferq *queue)
 	return is_over;
 }
 
-static bool is_within_bound(struct deferq *queue)
+static bool is_within_bound(const struct pass *pass)
 {
-	return !deferq_add_over_bound(queue);
+	return !deferq_add_over_bound(pass->queue);
 }
 
 /* What is known of a free before it is queued. */
@@ -167,6 +167,17 @@ void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind, enum rel
 	deferq_wait(&pass, is_within_bound);
 }
 
+/*
+ * After a free that has waited nothing may ever wait for its release: the
+ * program may have started work since that ends only when the program goes on.
+ * What the driver can only release while the context is idle it releases now.
+ */
+static bool can_go_unnoticed(struct deferq *queue, const struct deferq_item *item)
+{
+	return !deferq_needs_event((enum deferq_kind)item->kind) ||
+	       (item->kind == DEFERQ_MEMORY && atomic_load(&queue->plain) != PLAIN_FAILS);
+}
+
 static enum deferq_answer add(struct deferq *queue, const struct deferq_item *item,
 			      CUresult *result, uint64_t *waited, struct deferq_report *report)
 {
@@ -177,6 +188,8 @@ static enum deferq_answer add(struct deferq *queue, const struct deferq_item *it
 
 	if (answer != DEFERQ_QUEUED)
 		return answer;
+	if (deferq_settings.does_wait && !can_go_unnoticed(queue, item))
+		return DEFERQ_REFUSED;
 	if (!claim.serial)
 		claim.serial = atomic_fetch_add(&queue->serial, 1) + 1;
 	deferq_count_in(queue);

@@ -193,23 +193,27 @@ static enum plain_release try_plain(struct deferq *queue)
 	return PLAIN_WORKS;
 }
 
-static bool plain_works(struct deferq *queue)
+static enum plain_release prove_plain(struct deferq *queue)
 {
+	enum plain_release answer;
 	bool was_pushed;
 
-	if (queue->plain != PLAIN_UNKNOWN)
-		return queue->plain == PLAIN_WORKS;
-	if (!deferq_driver()->mem_free_async || !deferq_driver()->ctx_record_event) {
-		queue->plain = PLAIN_FAILS;
-		return false;
-	}
+	if (!deferq_driver()->mem_free_async || !deferq_driver()->ctx_record_event)
+		return PLAIN_FAILS;
 	if (!deferq_event_push_context(queue, &was_pushed))
-		return false;
-	queue->plain = try_plain(queue);
+		return PLAIN_UNKNOWN;
+	answer = try_plain(queue);
 	deferq_event_pop_context(was_pushed);
-	if (queue->plain == PLAIN_UNKNOWN && ++queue->proofs >= PROOFS)
-		queue->plain = PLAIN_FAILS;
-	return queue->plain == PLAIN_WORKS;
+	if (answer == PLAIN_UNKNOWN && ++queue->proofs >= PROOFS)
+		answer = PLAIN_FAILS;
+	return answer;
+}
+
+static bool plain_works(struct deferq *queue)
+{
+	if (atomic_load(&queue->plain) == PLAIN_UNKNOWN)
+		atomic_store(&queue->plain, prove_plain(queue));
+	return atomic_load(&queue->plain) == PLAIN_WORKS;
 }
 
 static bool may_release(struct pass *pass, struct deferq_item *item)

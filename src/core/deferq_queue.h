@@ -61,7 +61,7 @@ struct deferq {
 	/* The claim to take items out; held by one pass, over driver calls and waits. */
 	struct lock claim;
 	CUstream stream; /* private, never holds a wait */
-	enum plain_release plain;
+	_Atomic uint32_t plain; /* enum plain_release */
 	uint32_t proofs; /* failed attempts to tell */
 	_Atomic uint64_t not_before; /* tick; see DEFERQ_BACKOFF_US */
 };
@@ -163,6 +163,7 @@ struct pass {
 	uint64_t start;
 	uint64_t waited;
 	uint64_t deadline; /* tick; 0: none */
+	uint64_t until;	   /* serial: what is freed later is not waited for */
 	uint64_t count[QUEUE_KINDS];
 	uint64_t bytes[QUEUE_KINDS];
 	uint64_t failed[QUEUE_KINDS];
@@ -184,6 +185,6 @@ void deferq_pass_fail(struct pass *pass);
 struct deferq_item *deferq_pass_unready(struct deferq *queue, enum queue_kind kind);
 
 /* deferq_wait.c: release until `is_enough`; waits as long as that takes. */
-void deferq_wait(struct pass *pass, bool (*is_enough)(struct deferq *queue));
+void deferq_wait(struct pass *pass, bool (*is_enough)(const struct pass *pass));
 
 #endif

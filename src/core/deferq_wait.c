@@ -54,12 +54,14 @@ static void force(struct pass *pass)
 }
 
 /* One round inside the gate; true: there is something to wait for before the next. */
-static bool go_round(struct pass *pass, bool (*is_enough)(struct deferq *), uint32_t *idle_waits,
-		     CUevent *event, uint64_t *serial, bool *is_ours)
+static bool go_round(struct pass *pass, bool (*is_enough)(const struct pass *),
+		     uint32_t *idle_waits, CUevent *event, uint64_t *serial, bool *is_ours)
 {
 	pass->is_busy = false;
 	deferq_pass_run(pass);
-	if (pass->error || is_enough(pass->queue))
+	if (!pass->until)
+		pass->until = atomic_load(&pass->queue->serial);
+	if (pass->error || is_enough(pass))
 		return false;
 	*event = event_to_wait(pass, serial, is_ours);
 	if (*event && !(*is_ours && ++*idle_waits > IDLE_WAITS))
@@ -70,7 +72,7 @@ static bool go_round(struct pass *pass, bool (*is_enough)(struct deferq *), uint
 	return false;
 }
 
-void deferq_wait(struct pass *pass, bool (*is_enough)(struct deferq *queue))
+void deferq_wait(struct pass *pass, bool (*is_enough)(const struct pass *pass))
 {
 	struct deferq *queue = pass->queue;
 	uint32_t idle_waits = 0;
