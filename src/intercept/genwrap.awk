@@ -173,7 +173,7 @@ function forward_program(n,    names)
 {
 	names = ", " arguments[n] ","
 	if (swapped[n] != "")
-		sub(", " swapped[n] ",", ", SWAPPED(" swapped[n] "),", names)
+		sub(", " swapped[n] ",", ", guard_swap(" swapped[n] "),", names)
 	return "REAL(next, " symbol[n] ")(" substr(names, 3, length(names) - 3) ")"
 }
 
@@ -184,25 +184,39 @@ function open_wrapper(n)
 	print "{"
 }
 
-# A call that a hook may answer itself.
-function write_answer(condition, its_call)
+# What of an around or a defer hook comes behind the driver.
+function after_of(n)
 {
-	print "\tif (" condition " && " its_call ")"
+	return manner(n) == "around" || manner(n) == "defer" ? "_after" : ""
+}
+
+# The guard has the call refused; it is recorded as if the driver had done it.
+function write_guard(n)
+{
+	print "\tif (guard_is_needed() && " hook_call(n, guard[n], "") ") {"
+	print "\t\tcall_returned(&call, CUDA_ERROR_INVALID_VALUE);"
+	print "\t\t" hook_call(n, hook[n], after_of(n)) ";"
+	print "\t\treturn guard_end(&call);"
+	print "\t}"
+}
+
+function write_defer(n)
+{
+	print "\tif (deferral_is_on() && " hook_call(n, hook[n], "_defer") ")"
 	print "\t\treturn call_end(&call);"
 }
 
 # The driver's call and what comes of it; where it may be tried again, in a loop.
-function write_attempt(n, timed,    indent, after)
+function write_attempt(n, timed,    indent)
 {
 	indent = retry[n] ? "\t\t" : "\t"
-	after = manner(n) == "around" || manner(n) == "defer" ? "_after" : ""
 	if (retry[n])
 		print "\tdo {"
 	print indent "call_returned" timed "(&call, " forward_program(n) ");"
 	if (retry[n])
 		print indent "oom_mark(&call);"
 	if (hook[n] != "-")
-		print indent hook_call(n, hook[n], after) ";"
+		print indent hook_call(n, hook[n], after_of(n)) ";"
 	if (retry[n])
 		print "\t} while (oom_retry" timed "(&call));"
 }
@@ -215,9 +229,9 @@ function write_recorded(n,    way)
 	print "\tif (!call_begin(&call, API_" symbol[n] ", CALLER))"
 	print "\t\treturn " forward(n, "driver") ";"
 	if (guard[n] != "")
-		write_answer("guard_is_needed()", hook_call(n, guard[n], ""))
+		write_guard(n)
 	if (way == "defer")
-		write_answer("deferral_is_on()", hook_call(n, hook[n], "_defer"))
+		write_defer(n)
 	if (way == "around" || way == "defer")
 		print "\t" hook_call(n, hook[n], "_before") ";"
 	write_attempt(n, "")

@@ -17,9 +17,6 @@
 #define OUT(pointer) (call.result == CUDA_SUCCESS && (pointer) ? (uint64_t)*(pointer) : 0)
 #define ADDR(pointer) ((uint64_t)(uintptr_t)(pointer))
 
-/* A pointer or an address of the program, or an address nobody has in its place. */
-#define SWAPPED(name) ((__typeof__(name))(uintptr_t)guard_swap(ADDR(name)))
-
 enum { SYNC = 0, ASYNC = 1 };
 
 /* Stream 0 means the legacy stream or the thread's own, by the door it came through. */

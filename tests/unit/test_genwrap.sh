@@ -69,10 +69,13 @@ expect_body()
 
 expect_body 'cuX | cuX | 1 | - | op | swap: p; guard: a(p); retry; sync; after: c(p) | int pp, void *p' \
 	<< 'END'
-	if (guard_is_needed() && hook_a(&call, p))
-		return call_end(&call);
+	if (guard_is_needed() && hook_a(&call, p)) {
+		call_returned(&call, CUDA_ERROR_INVALID_VALUE);
+		hook_c(&call, p);
+		return guard_end(&call);
+	}
 	do {
-		call_returned(&call, REAL(next, cuX)(pp, SWAPPED(p)));
+		call_returned(&call, REAL(next, cuX)(pp, guard_swap(p)));
 		oom_mark(&call);
 		hook_c(&call, p);
 	} while (oom_retry(&call));
@@ -107,7 +110,7 @@ expect_body 'cuX | cuX | 1 | - | count | around: f(p) | int *p' << 'END'
 	return call_end_counted(&call, 0);
 END
 expect_body 'cuX | cuX | 1 | - | count | swap: p | void *p, int q' << 'END'
-	call_returned_counted(&call, REAL(next, cuX)(SWAPPED(p), q));
+	call_returned_counted(&call, REAL(next, cuX)(guard_swap(p), q));
 	return call_end_counted(&call, 0);
 END
 
