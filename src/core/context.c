@@ -69,6 +69,13 @@ bool context_find(uint64_t handle, struct context *context)
 	return copy_entry(find_number(handle), context);
 }
 
+int context_device(uint32_t number)
+{
+	return number && number <= atomic_load_explicit(&count, memory_order_acquire) ?
+		       entries[number].device :
+		       -1;
+}
+
 bool context_find_primary(int device, struct context *context)
 {
 	if (device < 0 || device >= DEVICES)
@@ -109,7 +116,7 @@ static uint32_t append_entry(uint64_t handle, int device, bool is_primary)
 	entry->is_primary = is_primary;
 	entry->next = skip_dead(atomic_load_explicit(bucket_of(handle), memory_order_relaxed));
 	atomic_store_explicit(&entry->is_dead, false, memory_order_relaxed);
-	atomic_store_explicit(&count, number, memory_order_relaxed);
+	atomic_store_explicit(&count, number, memory_order_release);
 	atomic_store_explicit(bucket_of(handle), number, memory_order_release);
 	if (is_primary)
 		remember_primary(number);
