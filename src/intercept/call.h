@@ -26,6 +26,8 @@ struct call {
 	uint16_t api;
 	uint8_t flags;	    /* of the next record; RECORD_MORE once there was one */
 	bool has_taken;	    /* an around hook holds `taken` */
+	uint8_t finding;    /* enum finding_kind: a guard found `taken` pending ... */
+	uint64_t named;	    /* ... at this address, which the program named */
 	struct block taken; /* out of the tracker while the driver frees it */
 };
 
