@@ -2,6 +2,7 @@
 #include "report/ingest.h"
 
 #include "report/ingest_counter.h"
+#include "report/ingest_end.h"
 #include "report/message.h"
 
 #include <fcntl.h>
@@ -225,7 +226,7 @@ void ingest_process_end(struct ingest_process *process, int64_t end_ns)
 		process->end_ns = process->last_ns;
 	ingest_counter_leftovers(process);
 	/* A deferred free that was still pending is done by the driver now. */
-	ingest_record_release_all(process, 0, process->end_ns, RELEASE_EXIT);
+	ingest_end_all(process, 0, process->end_ns, RELEASE_EXIT);
 	end_contexts(process);
 	ingest_peak_end(&process->ingest->peak, process->id, process->end_ns);
 	ingest_process_update(process);

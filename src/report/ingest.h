@@ -8,6 +8,7 @@
  *	ingest_merge	the records of its threads in the order of time
  *	ingest_record	one record becomes rows
  *	ingest_identity	devices, contexts, streams, events, threads: who is who
+ *	ingest_end	how blocks end: frees, deferred or not, releases, findings
  *	ingest_transfer	a copy, and the blocks it touches
  *	ingest_counter	calls that were only counted, records that were lost
  *	ingest_block	blocks by number and by address
@@ -205,16 +206,9 @@ bool ingest_record_has_our_names(const struct ingest_process *process);
 /* The number of an api in the file: its row in driver.tbl + 1; makes its row. */
 uint16_t ingest_record_api(struct ingest_process *process, uint16_t api);
 
-/* The block is released: its row, the curve of use and the lists learn of it. */
-void ingest_record_release(struct ingest_process *process, struct ingest_block *block,
-			   int64_t at_ns, enum release_cause cause);
-
-/*
- * The same for all that die with a context; for context 0, at the end: all whose
- * free is pending, or was lost, as another block has their address.
- */
-void ingest_record_release_all(struct ingest_process *process, uint32_t context_id,
-			       int64_t at_ns, enum release_cause cause);
+/* The curve of use learns that the block's bytes came (1) or went (-1), live and pending. */
+void ingest_record_use(struct ingest_process *process, const struct ingest_block *block,
+		     int64_t at_ns, int live, int pending);
 
 /* Put the block on the list of those whose rows the next commit writes. */
 void ingest_record_batch(struct ingest_process *process, struct ingest_block *block);

@@ -149,7 +149,8 @@ struct ingest_block *ingest_block_add(struct ingest_blocks *blocks, uint64_t num
 	struct ingest_block *stale = ingest_table_find(&blocks->by_number, number);
 
 	if (stale) {
-		stale->released_ns = stale->live_ns ? stale->live_ns : 1;
+		if (!stale->awaits_free)
+			stale->released_ns = stale->live_ns ? stale->live_ns : 1;
 		ingest_block_retire(blocks, stale);
 	}
 	if (block)
@@ -176,12 +177,20 @@ struct ingest_block *ingest_block_find(const struct ingest_blocks *blocks, uint6
 	return ingest_table_find(&blocks->by_number, number);
 }
 
+void ingest_block_await(struct ingest_blocks *blocks, struct ingest_block *block)
+{
+	block->awaits_free = true;
+	if (block->is_placed)
+		refresh(*tree_of(blocks, block), block);
+}
+
 void ingest_block_retire(struct ingest_blocks *blocks, struct ingest_block *block)
 {
 	ingest_table_take(&blocks->by_number, block->number);
 	if (block->is_placed)
 		refresh(*tree_of(blocks, block), block);
 	block->is_retired = true;
+	block->awaits_free = false;
 	block->next = NULL;
 	if (blocks->newest)
 		blocks->newest->next = block;
@@ -201,7 +210,7 @@ void ingest_block_shorten(struct ingest_blocks *blocks, struct ingest_block *blo
 void ingest_block_settle(struct ingest_blocks *blocks, struct ingest_block *block)
 {
 	block->is_batched = false;
-	if (block->released_ns && !block->is_retired)
+	if (block->released_ns && !block->is_retired && !block->awaits_free)
 		drop(blocks, block);
 }
 

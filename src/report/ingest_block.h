@@ -29,6 +29,9 @@ struct ingest_block {
 	int64_t live_ns; /* end of the call: from here on it lives */
 	int64_t free_ns;
 	int64_t free_duration_ns;
+	int64_t waited_ns;   /* of the free, for the device */
+	int64_t pending_ns;  /* from here on it waits to be released, if it is deferred */
+	int64_t ready_ns;    /* its device work was seen done; 0: it was not */
 	int64_t released_ns; /* 0 while live */
 	int64_t replaced_ns; /* another block got its address then; 0: none has */
 	uint32_t device_id;  /* of identity tables; 0: none */
@@ -43,7 +46,9 @@ struct ingest_block {
 	uint8_t cause;	     /* enum release_cause */
 	bool is_view;
 	bool is_exported;
-	bool is_pending;     /* free requested, not released yet */
+	bool is_deferred;    /* its free put the release off */
+	bool is_pending;     /* and it is not released yet */
+	bool awaits_free;    /* released, but the record of its free is still to come */
 	bool is_stored;	     /* has a row */
 	bool is_batched;     /* its row is to be written with the next commit */
 	bool is_retired;     /* in the list of those kept after their release */
@@ -75,6 +80,9 @@ struct ingest_block *ingest_block_add(struct ingest_blocks *blocks, uint64_t num
 void ingest_block_place(struct ingest_blocks *blocks, struct ingest_block *block);
 
 struct ingest_block *ingest_block_find(const struct ingest_blocks *blocks, uint64_t number);
+
+/* It is released, and its free is still to come: found by number until it is retired. */
+void ingest_block_await(struct ingest_blocks *blocks, struct ingest_block *block);
 
 /* It is released: no longer found by number, but by address until it is forgotten. */
 void ingest_block_retire(struct ingest_blocks *blocks, struct ingest_block *block);

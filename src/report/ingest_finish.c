@@ -21,17 +21,17 @@ static const char all_changes[] =
 	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes BETWEEN 0 AND 1 << 50 "
 	"UNION ALL "
 	"SELECT process_id, device_id, kind, released_ns, -bytes, "
-	"CASE WHEN free_requested_ns + free_duration_ns < released_ns THEN -bytes ELSE 0 END, 0 "
+	"CASE WHEN free_requested_ns + free_waited_ns <= released_ns THEN -bytes ELSE 0 END, 0 "
 	"FROM allocation WHERE released_ns IS NOT NULL AND parent_id IS NULL AND kind <> 'ipc' "
 	"AND bytes BETWEEN 0 AND 1 << 50 "
 	"UNION ALL "
-	"SELECT process_id, device_id, kind, free_requested_ns, 0, bytes, 0 "
+	"SELECT process_id, device_id, kind, free_requested_ns + free_waited_ns, 0, bytes, 0 "
 	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes BETWEEN 0 AND 1 << 50 "
-	"AND free_requested_ns + free_duration_ns < coalesce(released_ns, 1 << 62) "
+	"AND free_requested_ns + free_waited_ns <= coalesce(released_ns, 1 << 62) "
 	"UNION ALL "
 	"SELECT DISTINCT p.id, a.device_id, a.kind, p.end_ns, 0, 0, 1 "
 	"FROM process p JOIN allocation a ON a.process_id = p.id WHERE p.end_ns IS NOT NULL "
-	"ORDER BY 4, 5";
+	"ORDER BY 4, 5, 6";
 
 /* The slow way, for a collector that went on where another had died, or was told too late. */
 static void rebuild_peaks(struct ingest *ingest)

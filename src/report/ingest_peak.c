@@ -70,7 +70,9 @@ uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint3
 /* At one moment releases come first, so that nothing counts twice. */
 static bool is_sooner(const struct ingest_peak_change *a, const struct ingest_peak_change *b)
 {
-	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->live < b->live;
+	if (a->at_ns != b->at_ns)
+		return a->at_ns < b->at_ns;
+	return a->live != b->live ? a->live < b->live : a->pending < b->pending;
 }
 
 static void push(struct ingest_peak *peak, struct ingest_peak_change change)

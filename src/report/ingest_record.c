@@ -4,6 +4,7 @@
 
 #include "core/api_names.h"
 #include "report/ingest_counter.h"
+#include "report/ingest_end.h"
 #include "report/ingest_transfer.h"
 #include "report/message.h"
 
@@ -98,6 +99,7 @@ static bool is_of_function(const struct record *record)
 	case RECORD_OPERATION:
 	case RECORD_QUERY:
 	case RECORD_COUNTER:
+	case RECORD_FINDING:
 		return true;
 	default:
 		return false;
@@ -159,13 +161,14 @@ static void note_failure(struct ingest_process *process, const struct record *re
 	store_row_failure(&process->ingest->rows, call);
 }
 
-static void change_use(struct ingest_process *process, const struct ingest_block *block,
-		       int64_t at_ns, int sign, int pending)
+void ingest_record_use(struct ingest_process *process, const struct ingest_block *block,
+		     int64_t at_ns, int live, int pending)
 {
 	int64_t bytes = (int64_t)block->bytes;
 
+	/* What is another's is counted there. */
 	if (!block->is_view && block->kind != BLOCK_IPC)
-		ingest_peak_change(&process->ingest->peak, block->series, at_ns, sign * bytes,
+		ingest_peak_change(&process->ingest->peak, block->series, at_ns, live * bytes,
 				   pending * bytes);
 }
 
@@ -190,8 +193,8 @@ static void replace(struct ingest_process *process, const struct ingest_block *b
 	old->replaced_ns = block->live_ns;
 	if (!old->released_ns)
 		return; /* its free is recorded later */
-	change_use(process, old, block->live_ns, -1, 0);
-	change_use(process, old, old->released_ns, 1, 0);
+	ingest_record_use(process, old, block->live_ns, -1, 0);
+	ingest_record_use(process, old, old->released_ns, 1, 0);
 	ingest_block_shorten(&process->blocks, old, block->live_ns);
 	ingest_record_batch(process, old);
 }
@@ -236,85 +239,8 @@ static void handle_alloc(struct ingest_process *process, struct ingest_thread *t
 		replace(process, block);
 		ingest_block_place(&process->blocks, block);
 	}
-	change_use(process, block, block->live_ns, 1, 0);
+	ingest_record_use(process, block, block->live_ns, 1, 0);
 	ingest_record_batch(process, block);
-}
-
-void ingest_record_release(struct ingest_process *process, struct ingest_block *block,
-			   int64_t at_ns, enum release_cause cause)
-{
-	if (block->replaced_ns && block->replaced_ns < at_ns)
-		at_ns = block->replaced_ns;
-	block->released_ns = at_ns > block->live_ns ? at_ns : block->live_ns;
-	if (!block->released_ns)
-		block->released_ns = 1;
-	block->cause = cause;
-	change_use(process, block, block->released_ns, -1, block->is_pending ? -1 : 0);
-	block->is_pending = false;
-	ingest_block_retire(&process->blocks, block);
-	ingest_record_batch(process, block);
-}
-
-static void handle_free(struct ingest_process *process, const struct record *record,
-			const struct store_row_call *call)
-{
-	struct ingest_block *block =
-		record->b ? ingest_block_find(&process->blocks, record->b) : NULL;
-	enum release_cause cause = record->aux ? record->aux : RELEASE_FREED;
-
-	if (!block)
-		return;
-	block->free_api = call->api;
-	block->free_thread_id = call->thread_id;
-	block->free_ns = call->start_ns;
-	block->free_duration_ns = call->duration_ns;
-	block->free_caller = call->caller;
-	if (!(record->flags & RECORD_PENDING)) {
-		ingest_record_release(process, block, call->start_ns + call->duration_ns, cause);
-		return;
-	}
-	if (!block->is_pending)
-		change_use(process, block, call->start_ns, 0, 1);
-	block->is_pending = true;
-	ingest_record_batch(process, block);
-}
-
-static void handle_release(struct ingest_process *process, const struct record *record,
-			   const struct store_row_call *call)
-{
-	struct ingest_block *block = ingest_block_find(&process->blocks, record->b);
-
-	if (block)
-		ingest_record_release(process, block, call->start_ns + call->duration_ns,
-				      record->aux ? record->aux : RELEASE_FREED);
-}
-
-/* What its driver keeps when a context dies: memory of pools, of graphs, and virtual memory. */
-static bool dies_with(const struct ingest_block *block, uint32_t context_id)
-{
-	return block->context_id == context_id && block->kind != BLOCK_POOL &&
-	       block->kind != BLOCK_VMM && block->kind != BLOCK_GRAPH;
-}
-
-void ingest_record_release_all(struct ingest_process *process, uint32_t context_id,
-			       int64_t at_ns, enum release_cause cause)
-{
-	struct ingest_block **dying = NULL;
-	struct ingest_block *block;
-	size_t count = 0;
-	size_t at = 0;
-
-	while ((block = ingest_table_next(&process->blocks.by_number, &at))) {
-		if (context_id ? !dies_with(block, context_id) :
-				 !block->is_pending && !block->replaced_ns)
-			continue;
-		dying = ingest_table_memory(dying, count + 1, sizeof(*dying));
-		dying[count++] = block;
-	}
-	for (size_t i = 0; i < count; i++)
-		ingest_record_release(process, dying[i], at_ns,
-				      dying[i]->replaced_ns ? RELEASE_FREED : cause);
-	free(dying);
 }
 
 static void handle_context_end(struct ingest_process *process, const struct record *record,
@@ -325,7 +251,7 @@ static void handle_context_end(struct ingest_process *process, const struct reco
 
 	if (!context || context->is_dead)
 		return;
-	ingest_record_release_all(process, context->id, at_ns,
+	ingest_end_all(process, context->id, at_ns,
 				  record->aux ? record->aux : RELEASE_CONTEXT);
 	ingest_identity_end_context(process, context, at_ns, record->aux);
 }
@@ -357,6 +283,9 @@ static void handle_operation(struct ingest_process *process, struct ingest_threa
 {
 	struct ingest_block *block;
 
+	/* An attempt the program does not see is a failure of ours, no operation of its. */
+	if (record->flags & RECORD_BY_CUSTODY)
+		return;
 	call->object = record->a;
 	call->stream_id = ingest_identity_stream(process, thread, record_context(record),
 						 record->stream);
@@ -412,7 +341,7 @@ static void handle(struct ingest_process *process, struct ingest_thread *thread,
 	case RECORD_FREE:
 		count_call(process, record, call);
 		if (!record->result)
-			handle_free(process, record, call);
+			ingest_end_free(process, clock, record, call);
 		break;
 	case RECORD_TRANSFER:
 		count_call(process, record, call);
@@ -423,7 +352,13 @@ static void handle(struct ingest_process *process, struct ingest_thread *thread,
 		handle_operation(process, thread, record, call);
 		break;
 	case RECORD_RELEASE:
-		handle_release(process, record, call);
+		ingest_end_release(process, clock, record, call);
+		break;
+	case RECORD_FLUSH:
+		ingest_end_flush(process, clock, record, call);
+		break;
+	case RECORD_FINDING:
+		ingest_end_finding(process, record, call);
 		break;
 	case RECORD_CONTEXT:
 		ingest_identity_describe_context(process, record_context(record), record,
@@ -443,20 +378,33 @@ static void handle(struct ingest_process *process, struct ingest_thread *thread,
 	}
 }
 
+/*
+ * Each call that failed has one row: a further record of it has none.  What custody
+ * did on the way - a release, a first attempt that it repeated - has one of its own.
+ */
 static bool carries_failure(const struct record *record)
 {
 	return is_of_function(record) && record->kind != RECORD_COUNTER && has_failed(record) &&
-	       !(record->flags & RECORD_MORE);
+	       (!(record->flags & RECORD_MORE) || record->flags & RECORD_BY_CUSTODY);
 }
 
 /* Numbers that no program can have had: they come from a damaged file, and no sum may have them. */
 static bool is_nonsense(const struct record *record)
 {
 	switch (record->kind) {
-	case RECORD_ALLOC:
 	case RECORD_FREE:
+		if (record->flags & RECORD_PENDING && record->stream >> TICK_BITS)
+			return true;
+		/* fall through */
+	case RECORD_ALLOC:
 	case RECORD_TRANSFER:
 		return !record->result && record->c >> SIZE_BITS;
+	case RECORD_RELEASE:
+	case RECORD_FINDING:
+		return record->c >> SIZE_BITS;
+	case RECORD_FLUSH:
+		return (record->a | record->b | record->stream) >> SIZE_BITS ||
+		       record->c >> TICK_BITS;
 	case RECORD_COUNTER:
 		return (record->a | record->b) >> SIZE_BITS ||
 		       (record->c | record->stream) >> TICK_BITS;

@@ -52,6 +52,14 @@ static enum place_kind place_of(const char *name)
 	return PLACE_UNKNOWN;
 }
 
+static enum release_cause cause_of(const char *name)
+{
+	for (int cause = RELEASE_FREED; cause < RELEASE_CAUSES; cause++)
+		if (name && !strcmp(name, trace_names_of_causes[cause]))
+			return cause;
+	return RELEASE_FREED;
+}
+
 static uint64_t number_at(sqlite3_stmt *query, int column)
 {
 	return (uint64_t)sqlite3_column_int64(query, column);
@@ -266,14 +274,24 @@ static void read_block(struct ingest_process *process, sqlite3_stmt *query)
 	block->free_api = (uint16_t)number_at(query, 13);
 	block->free_thread_id = (uint32_t)number_at(query, 14);
 	block->free_caller = number_at(query, 15);
+	block->is_deferred = sqlite3_column_type(query, 17) != SQLITE_NULL;
+	block->waited_ns = sqlite3_column_int64(query, 17);
+	block->pending_ns = block->free_ns + block->waited_ns;
+	block->ready_ns = sqlite3_column_int64(query, 18);
 	block->is_pending = block->free_ns != 0;
 	block->is_stored = true;
 	block->series = ingest_peak_series(&process->ingest->peak, process->id, block->device_id,
 					   block->kind);
 	if (block->is_view || (block->kind != BLOCK_VMM && !number_at(query, 16)))
 		ingest_block_place(&process->blocks, block);
+	if (sqlite3_column_type(query, 19) == SQLITE_NULL)
+		return;
+	block->released_ns = sqlite3_column_int64(query, 19);
+	block->cause = (uint8_t)cause_of(text_at(query, 20));
+	ingest_block_await(&process->blocks, block);
 }
 
+/* Those that live, and those whose release was met before their free. */
 static void read_blocks(struct ingest_process *process)
 {
 	sqlite3_stmt *query = ask(
@@ -281,8 +299,10 @@ static void read_blocks(struct ingest_process *process)
 		"SELECT id, number, kind, address, bytes, device_id, context_id, alloc_ns, "
 		"alloc_duration_ns, parent_id, is_exported, free_requested_ns, free_duration_ns, "
 		"free_api_id, free_thread_id, free_caller, "
-		"api_id IN (SELECT id FROM api WHERE name = 'cuMemCreate') FROM allocation "
-		"WHERE process_id = ? AND released_ns IS NULL",
+		"api_id IN (SELECT id FROM api WHERE name = 'cuMemCreate'), free_waited_ns, "
+		"ready_ns, released_ns, release_cause FROM allocation "
+		"WHERE process_id = ? AND (released_ns IS NULL OR (free_requested_ns IS NULL "
+		"AND release_cause NOT IN ('context', 'reset', 'exit')))",
 		process->id);
 
 	while (store_next(process->ingest->store, query))

@@ -124,6 +124,9 @@ CREATE TABLE allocation (		-- one block, from request to release
 	free_thread_id INTEGER REFERENCES thread,
 	free_requested_ns INTEGER,	-- start of the program's free
 	free_duration_ns INTEGER,	-- how long that call took
+	free_waited_ns INTEGER,		-- part of it that waited for the device; NULL unless the release was put
+					-- off: the block is pending from there to released_ns
+	ready_ns INTEGER,		-- when its device work was first seen done, of a deferred free
 	released_ns INTEGER,		-- NULL while live
 	release_cause TEXT,		-- freed, count, bytes, oom, idle, explicit, scope, context, reset, exit,
 					-- failed; NULL while live
@@ -229,14 +232,33 @@ CREATE TABLE flush (			-- one pass over a deferred-free queue
 	process_id INTEGER NOT NULL REFERENCES process,
 	context_id INTEGER REFERENCES context,
 	thread_id INTEGER REFERENCES thread,
-	queue TEXT, cause TEXT, count INTEGER, bytes INTEGER, failed INTEGER,
-	start_ns INTEGER, duration_ns INTEGER, waited_ns INTEGER
+	queue TEXT,			-- memory, objects
+	cause TEXT,			-- as allocation.release_cause: what started the pass
+	count INTEGER,			-- blocks released
+	bytes INTEGER,			-- of those
+	failed INTEGER,			-- releases that the driver refused
+	start_ns INTEGER,
+	duration_ns INTEGER,
+	waited_ns INTEGER		-- part of it that waited for the device
+);
+
+CREATE TABLE finding (			-- what the program should not have done
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	kind TEXT NOT NULL,		-- use after free, double free
+	api_id INTEGER REFERENCES api,
+	allocation_id INTEGER REFERENCES allocation,	-- the block, whose free was before
+	address INTEGER,		-- that the call named
+	at_ns INTEGER NOT NULL,
+	thread_id INTEGER REFERENCES thread,
+	context_id INTEGER REFERENCES context,
+	caller INTEGER
 );
 
 CREATE TABLE failure (			-- one driver call that returned an error
 	id INTEGER PRIMARY KEY,
 	process_id INTEGER NOT NULL REFERENCES process,
-	origin TEXT NOT NULL,		-- program, custody
+	origin TEXT NOT NULL,		-- program, or custody: a release, or an attempt it repeated
 	api_id INTEGER REFERENCES api,
 	result INTEGER NOT NULL,	-- CUresult
 	bytes INTEGER,			-- asked for
@@ -271,8 +293,8 @@ CREATE TABLE sample (			-- bytes in use, pre-aggregated: highest use inside each
 	process_id INTEGER NOT NULL,
 	device_id INTEGER,		-- NULL: host memory
 	kind TEXT NOT NULL,
-	live_bytes INTEGER NOT NULL,
-	pending_bytes INTEGER NOT NULL
+	live_bytes INTEGER NOT NULL,	-- what is pending is among it
+	pending_bytes INTEGER NOT NULL	-- freed by the program, not released yet
 );
 
 CREATE TABLE peak (			-- the moment of highest use: per process and device, and of all
@@ -280,7 +302,7 @@ CREATE TABLE peak (			-- the moment of highest use: per process and device, and 
 	device_id INTEGER,		-- NULL: all devices
 	at_ns INTEGER NOT NULL,
 	bytes INTEGER NOT NULL,		-- live device bytes then
-	pending_peak_bytes INTEGER NOT NULL DEFAULT 0
+	pending_peak_bytes INTEGER NOT NULL DEFAULT 0	-- most that was pending, at whatever moment
 );
 
 CREATE TABLE peak_block (		-- the blocks that were live at a peak; see the view live_at_peak

@@ -155,6 +155,20 @@ static void make_schema(struct store *store)
 	store_commit(store);
 }
 
+/* What a trace lacks that an older version has begun; its rows stay as they are. */
+static void complete_schema(struct store *store)
+{
+	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('allocation') "
+				 "WHERE name = 'free_waited_ns'"))
+		store_run(store, "ALTER TABLE allocation ADD COLUMN free_waited_ns INTEGER;"
+				 "ALTER TABLE allocation ADD COLUMN ready_ns INTEGER;");
+	store_run(store,
+		  "CREATE TABLE IF NOT EXISTS finding(id INTEGER PRIMARY KEY, "
+		  "process_id INTEGER NOT NULL, kind TEXT NOT NULL, api_id INTEGER, "
+		  "allocation_id INTEGER, address INTEGER, at_ns INTEGER NOT NULL, "
+		  "thread_id INTEGER, context_id INTEGER, caller INTEGER)");
+}
+
 /* A collector that was killed at once leaves a database without tables. */
 struct store *store_open(const char *path, const char *kept, bool *is_new)
 {
@@ -164,6 +178,8 @@ struct store *store_open(const char *path, const char *kept, bool *is_new)
 	*is_new = !store_number(store, "SELECT count(*) FROM sqlite_master");
 	if (*is_new)
 		make_schema(store);
+	else
+		complete_schema(store);
 	return store;
 }
 

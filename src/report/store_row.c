@@ -10,16 +10,19 @@ static const char *const sql_of[STORE_ROW_COUNT] = {
 	[STORE_ROW_SITE] = "INSERT INTO transfer_site VALUES (?,?,?,?,?,?,?,?,?,?,?,NULL,?,?)",
 	[STORE_ROW_OPERATION] = "INSERT INTO operation VALUES (NULL,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_FAILURE] = "INSERT INTO failure VALUES (NULL,?,?,?,?,?,?,?,?,?,?)",
+	[STORE_ROW_FLUSH] = "INSERT INTO flush VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?)",
+	[STORE_ROW_FINDING] = "INSERT INTO finding VALUES (NULL,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_ALLOCATION] =
 		"INSERT INTO allocation(id, process_id, number, kind, address, bytes, "
 		"footprint_bytes, device_id, context_id, stream_id, thread_id, api_id, alloc_ns, "
 		"alloc_duration_ns, caller, parent_id, is_exported, free_api_id, free_thread_id, "
-		"free_requested_ns, free_duration_ns, released_ns, release_cause, free_caller) "
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		"free_requested_ns, free_duration_ns, released_ns, release_cause, free_caller, "
+		"free_waited_ns, ready_ns) "
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_RELEASE] =
 		"UPDATE allocation SET is_exported=?17, free_api_id=?18, free_thread_id=?19, "
 		"free_requested_ns=?20, free_duration_ns=?21, released_ns=?22, release_cause=?23, "
-		"free_caller=?24 WHERE id=?1",
+		"free_caller=?24, free_waited_ns=?25, ready_ns=?26 WHERE id=?1",
 	[STORE_ROW_GAP] = "INSERT INTO gap VALUES (?,?,?,?,?)",
 	[STORE_ROW_UNCOVERED] = "INSERT INTO uncovered VALUES (NULL,?,?,?,?,?)",
 	[STORE_ROW_MODULE] = "INSERT INTO module VALUES (NULL,?,?,?,?,?,?)",
@@ -141,6 +144,42 @@ void store_row_failure(struct store_row *rows, const struct store_row_call *call
 	store_step(rows->store, statement);
 }
 
+void store_row_flush(struct store_row *rows, const struct store_row_call *call,
+		     const struct store_row_flush *flush)
+{
+	sqlite3_stmt *statement = prepare(rows, STORE_ROW_FLUSH);
+
+	bind_number(statement, 1, call->process_id);
+	bind_id(statement, 2, call->context_id);
+	bind_id(statement, 3, call->thread_id);
+	bind_text(statement, 4, queue_kind_name(flush->queue));
+	bind_text(statement, 5, release_cause_name(flush->cause));
+	bind_number(statement, 6, flush->count);
+	bind_number(statement, 7, flush->bytes);
+	bind_number(statement, 8, flush->failed);
+	bind_number(statement, 9, (uint64_t)call->start_ns);
+	bind_number(statement, 10, (uint64_t)call->duration_ns);
+	bind_number(statement, 11, (uint64_t)flush->waited_ns);
+	store_step(rows->store, statement);
+}
+
+void store_row_finding(struct store_row *rows, const struct store_row_call *call,
+		       enum finding_kind kind, uint64_t allocation_id)
+{
+	sqlite3_stmt *statement = prepare(rows, STORE_ROW_FINDING);
+
+	bind_number(statement, 1, call->process_id);
+	bind_text(statement, 2, finding_kind_name(kind));
+	bind_id(statement, 3, call->api);
+	bind_id(statement, 4, allocation_id);
+	bind_number(statement, 5, call->object);
+	bind_number(statement, 6, (uint64_t)call->start_ns);
+	bind_id(statement, 7, call->thread_id);
+	bind_id(statement, 8, call->context_id);
+	bind_id(statement, 9, call->caller);
+	store_step(rows->store, statement);
+}
+
 void store_row_calls(struct store_row *rows, const struct store_row_calls *calls)
 {
 	sqlite3_stmt *statement = prepare(rows, STORE_ROW_CALLS);
@@ -178,6 +217,8 @@ static void bind_release(sqlite3_stmt *statement, const struct ingest_block *blo
 	bind_id(statement, 22, (uint64_t)block->released_ns);
 	bind_text(statement, 23, block->released_ns ? release_cause_name(block->cause) : NULL);
 	bind_id(statement, 24, block->free_caller);
+	bind_if(statement, 25, block->is_deferred, (uint64_t)block->waited_ns);
+	bind_id(statement, 26, (uint64_t)block->ready_ns);
 }
 
 static void bind_block(sqlite3_stmt *statement, uint32_t process_id,

@@ -15,6 +15,8 @@ enum store_row_name {
 	STORE_ROW_SITE,
 	STORE_ROW_OPERATION,
 	STORE_ROW_FAILURE,
+	STORE_ROW_FLUSH,
+	STORE_ROW_FINDING,
 	STORE_ROW_ALLOCATION,
 	STORE_ROW_RELEASE,
 	STORE_ROW_EXPORTED,
@@ -83,6 +85,21 @@ void store_row_site(struct store_row *rows, uint32_t id, const struct store_row_
 void store_row_transfer(struct store_row *rows, const struct store_row_transfer *transfer);
 void store_row_operation(struct store_row *rows, const struct store_row_call *call);
 void store_row_failure(struct store_row *rows, const struct store_row_call *call);
+
+/* One pass over a queue; all else of the row is in the call. */
+struct store_row_flush {
+	enum queue_kind queue;
+	enum release_cause cause;
+	uint64_t count, bytes, failed;
+	int64_t waited_ns;
+};
+
+void store_row_flush(struct store_row *rows, const struct store_row_call *call,
+		     const struct store_row_flush *flush);
+
+/* call->object is the address that was named; of no block where `allocation_id` is 0. */
+void store_row_finding(struct store_row *rows, const struct store_row_call *call,
+		       enum finding_kind kind, uint64_t allocation_id);
 void store_row_calls(struct store_row *rows, const struct store_row_calls *calls);
 
 /* A block without a row gets one; one that has a row gets what its release brought. */

@@ -227,3 +227,52 @@ struct record session_writer_copy(uint64_t start, uint32_t duration, enum transf
 		.aux = AUX_TRANSFER(kind, PLACE_UNKNOWN, PLACE_UNKNOWN, 0),
 	};
 }
+
+struct record session_writer_defer(uint64_t start, uint32_t duration, uint64_t waited, uint64_t id)
+{
+	struct record record = session_writer_free(start, duration, id);
+
+	record.flags = RECORD_PENDING;
+	record.stream = waited;
+	return record;
+}
+
+struct record session_writer_release(uint64_t at, uint64_t id, uint64_t ready,
+				     enum release_cause cause)
+{
+	return (struct record){
+		.kind = RECORD_RELEASE,
+		.flags = RECORD_BY_CUSTODY | RECORD_MORE,
+		.start = at,
+		.b = id,
+		.stream = ready,
+		.aux = (uint16_t)cause,
+	};
+}
+
+struct record session_writer_flush(uint64_t start, uint32_t duration, uint64_t count,
+				   uint64_t bytes, enum release_cause cause)
+{
+	return (struct record){
+		.kind = RECORD_FLUSH,
+		.flags = RECORD_BY_CUSTODY | RECORD_MORE,
+		.start = start,
+		.duration = duration,
+		.a = count,
+		.b = bytes,
+		.aux = (uint16_t)(cause | QUEUE_MEMORY << 8),
+	};
+}
+
+struct record session_writer_finding(uint64_t start, uint64_t id, uint64_t address,
+				     enum finding_kind kind)
+{
+	return (struct record){
+		.kind = RECORD_FINDING,
+		.flags = RECORD_MORE,
+		.start = start,
+		.a = address,
+		.b = id,
+		.aux = (uint16_t)kind,
+	};
+}

@@ -53,4 +53,15 @@ struct record session_writer_free(uint64_t start, uint32_t duration, uint64_t id
 struct record session_writer_copy(uint64_t start, uint32_t duration, enum transfer_kind kind,
 				  uint64_t source, uint64_t target, uint64_t bytes);
 
+/* A free that is deferred: of its duration it waited `waited`; now the block is pending. */
+struct record session_writer_defer(uint64_t start, uint32_t duration, uint64_t waited, uint64_t id);
+
+/* The release that belongs to it; `ready` is when its device work was seen done, 0: never. */
+struct record session_writer_release(uint64_t at, uint64_t id, uint64_t ready,
+				     enum release_cause cause);
+struct record session_writer_flush(uint64_t start, uint32_t duration, uint64_t count,
+				   uint64_t bytes, enum release_cause cause);
+struct record session_writer_finding(uint64_t start, uint64_t id, uint64_t address,
+				     enum finding_kind kind);
+
 #endif

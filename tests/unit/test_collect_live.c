@@ -210,6 +210,115 @@ START_TEST(collector_that_is_killed_loses_and_doubles_nothing)
 }
 END_TEST
 
+/*
+ * Every third block is freed at once; of the others one is pending for nine
+ * rounds, and one has its release met nine rounds before its free.
+ */
+static void write_deferred(uint64_t rounds)
+{
+	enum { LATER = 9 };
+
+	for (uint64_t i = 0; i < rounds; i++) {
+		uint64_t start = 3000 + i * 1000, id = i + 1;
+		uint32_t thread = 1 + i % 4;
+
+		session_writer_put(&writer, thread,
+				   session_writer_alloc(start, 10, id, 0x100000 + i * 64, 64,
+							BLOCK_DEVICE));
+		if (i % 3 == 0)
+			session_writer_put(&writer, thread,
+					   session_writer_defer(start + 100, 10, 0, id));
+		else if (i % 3 == 1)
+			session_writer_put(&writer, thread,
+					   session_writer_release(start + 100, id, start + 90,
+								  RELEASE_COUNT));
+		else
+			session_writer_put(&writer, thread,
+					   session_writer_free(start + 100, 10, id));
+		if (i < LATER)
+			continue;
+		if (i % 3 == 0)
+			session_writer_put(&writer, thread,
+					   session_writer_release(start + 500, id - LATER,
+								  start + 400, RELEASE_IDLE));
+		else if (i % 3 == 1)
+			session_writer_put(&writer, thread,
+					   session_writer_defer(start - 1000 * LATER + 50, 10, 0,
+								id - LATER));
+	}
+}
+
+START_TEST(collector_that_is_killed_knows_what_is_pending)
+{
+	enum { ROUNDS = 60000, KILLS = 10 };
+	int kills = 0;
+	int status;
+
+	session_writer_open(&writer, session, GONE, 0);
+	write_deferred(ROUNDS);
+	session_writer_close(&writer);
+	do {
+		pid_t collector = start_collector();
+
+		if (kills++ < KILLS) {
+			sleep_us(20000 + kills * 20000);
+			kill(collector, SIGKILL);
+		}
+		status = await(collector);
+	} while (WIFSIGNALED(status) && has_session());
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation"), ROUNDS);
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE released_ns IS NULL"), 0);
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE release_cause = 'exit'"), 3);
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE release_cause = 'idle' "
+			     "AND free_waited_ns = 0 AND free_requested_ns = alloc_ns + 100 "
+			     "AND ready_ns = alloc_ns + 9400 AND released_ns = alloc_ns + 9500"),
+			 ROUNDS / 3 - 3);
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE release_cause = 'count' "
+			     "AND free_waited_ns = 0 AND free_requested_ns = alloc_ns + 50 "
+			     "AND ready_ns = alloc_ns + 90 AND released_ns = alloc_ns + 100"),
+			 ROUNDS / 3 - 3);
+	ck_assert_int_eq(ask("SELECT pending_peak_bytes FROM peak WHERE process_id IS NULL"),
+			 4 * 64);
+}
+END_TEST
+
+static void defer_and_die(void)
+{
+	enum clock_mode clock = clock_choose();
+	uint64_t now;
+
+	session_writer_open(&writer, session, (int)getpid(), 0);
+	writer.tid = (uint32_t)getpid();
+	writer.clock = writer.control->clock = clock;
+	clock_read_triple(&writer.control->start, clock);
+	read_boot_id(writer.control->boot_id, CONTROL_TEXT_BYTES);
+	for (uint64_t id = 1; id <= 20; id++) {
+		now = clock_ticks(clock);
+		session_writer_put(&writer, 1,
+				   session_writer_alloc(now, 10, id, id << 20, 4096, BLOCK_DEVICE));
+		session_writer_put(&writer, 1, session_writer_defer(now + 20, 10, 0, id));
+		sleep_us(3000);
+	}
+	raise(SIGKILL);
+}
+
+START_TEST(what_a_killed_process_had_pending_ends_with_it)
+{
+	pid_t program = fork();
+
+	if (!program)
+		defer_and_die();
+	await_control(program);
+	pid_t collector = start_collector();
+	ck_assert_int_eq(WTERMSIG(await(program)), SIGKILL);
+	ck_assert_int_eq(await(collector), 0);
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE release_cause = 'exit' "
+			     "AND released_ns = (SELECT end_ns FROM process)"), 20);
+	ck_assert_int_eq(ask("SELECT pending_peak_bytes FROM peak WHERE process_id IS NULL"),
+			 20 * 4096);
+}
+END_TEST
+
 static void fill_for_damage(void)
 {
 	struct record module = { .kind = RECORD_MODULE, .start = 2500, .a = 0x400000, .b = 8192 };
@@ -227,6 +336,17 @@ static void fill_for_damage(void)
 		if (i % 2)
 			session_writer_put(&writer, thread,
 					   session_writer_free(2060 + i * 100, 10, i));
+		if (i % 7 == 0)
+			session_writer_put(&writer, thread,
+					   session_writer_defer(2070 + i * 100, 10, 5, i + 1));
+		if (i % 14 == 0)
+			session_writer_put(&writer, thread,
+					   session_writer_release(2080 + i * 100, i + 1, 2075,
+								  RELEASE_IDLE));
+		if (i % 20 == 0)
+			session_writer_put(&writer, thread,
+					   session_writer_finding(2090 + i * 100, i, 0x7000,
+								  FINDING_DOUBLE_FREE));
 		if (i % 50 == 0)
 			session_writer_put_text(&writer, thread, module, "/usr/lib/libx.so");
 	}
@@ -279,6 +399,8 @@ static Suite *make_suite(void)
 	tcase_set_timeout(amid, 60);
 	tcase_add_test(live, living_process_reuses_the_chunks_that_were_read);
 	tcase_add_test(live, collector_that_is_killed_loses_and_doubles_nothing);
+	tcase_add_test(live, collector_that_is_killed_knows_what_is_pending);
+	tcase_add_test(live, what_a_killed_process_had_pending_ends_with_it);
 	tcase_add_loop_test(amid, damaged_bytes_never_crash_the_collector, 0, 60);
 	suite_add_tcase(suite, live);
 	suite_add_tcase(suite, amid);

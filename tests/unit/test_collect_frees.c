@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How blocks end in a trace: deferred frees, releases in any order, findings, passes. */
+#include "report/collect.h"
+#include "report/store.h"
+#include "session_writer.h"
+
+#include "core/api_names.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { GONE = 0x3ffffff }; /* above every pid the kernel gives out */
+
+static char session[PATH_MAX];
+static char trace[64];
+static struct session_writer writer;
+static sqlite3 *db;
+
+static void make_session(void)
+{
+	snprintf(trace, sizeof(trace), "/tmp/custody-unit-%d.db", (int)getpid());
+	unlink(trace);
+	session_writer_session(session, trace);
+	session_writer_open(&writer, session, GONE, 0);
+	writer.control->apis = API_NAMES;
+}
+
+static void remove_session(void)
+{
+	char command[PATH_MAX + 128];
+
+	if (db)
+		sqlite3_close(db);
+	snprintf(command, sizeof(command), "rm -rf %s %s*", session, trace);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void collect(void)
+{
+	char *path = collect_settle(session);
+
+	ck_assert_str_eq(path, trace);
+	free(path);
+	db = store_reader_open(trace);
+}
+
+static int64_t ask(const char *sql)
+{
+	sqlite3_stmt *query;
+	int64_t number = INT64_MIN;
+
+	ck_assert_msg(!sqlite3_prepare_v2(db, sql, -1, &query, NULL), "%s", sqlite3_errmsg(db));
+	if (sqlite3_step(query) == SQLITE_ROW && sqlite3_column_type(query, 0) != SQLITE_NULL)
+		number = sqlite3_column_int64(query, 0);
+	sqlite3_finalize(query);
+	return number;
+}
+
+static const char *ask_text(const char *sql)
+{
+	static char text[256];
+	sqlite3_stmt *query;
+
+	text[0] = '\0';
+	ck_assert_msg(!sqlite3_prepare_v2(db, sql, -1, &query, NULL), "%s", sqlite3_errmsg(db));
+	if (sqlite3_step(query) == SQLITE_ROW && sqlite3_column_text(query, 0))
+		snprintf(text, sizeof(text), "%s", sqlite3_column_text(query, 0));
+	sqlite3_finalize(query);
+	return text;
+}
+
+static void put(uint32_t thread, struct record record)
+{
+	session_writer_put(&writer, thread, record);
+}
+
+static uint16_t api_of(const char *symbol)
+{
+	for (uint16_t i = 0; i < API_NAMES; i++)
+		if (!strcmp(api_names[i].symbol, symbol))
+			return i;
+	ck_abort_msg("%s is in no table", symbol);
+}
+
+/* What a row of allocation must say of block `number`. */
+static void expect(int number, int64_t released_ns, const char *cause, int64_t waited_ns,
+		   int64_t ready_ns)
+{
+	char sql[160];
+
+	snprintf(sql, sizeof(sql), "SELECT released_ns FROM allocation WHERE number = %d", number);
+	ck_assert_int_eq(ask(sql), released_ns);
+	snprintf(sql, sizeof(sql), "SELECT release_cause FROM allocation WHERE number = %d",
+		 number);
+	ck_assert_str_eq(ask_text(sql), cause);
+	snprintf(sql, sizeof(sql), "SELECT free_waited_ns FROM allocation WHERE number = %d",
+		 number);
+	ck_assert_int_eq(ask(sql), waited_ns);
+	snprintf(sql, sizeof(sql), "SELECT ready_ns FROM allocation WHERE number = %d", number);
+	ck_assert_int_eq(ask(sql), ready_ns);
+}
+
+static int64_t pending_peak(void)
+{
+	return ask("SELECT pending_peak_bytes FROM peak WHERE process_id IS NULL");
+}
+
+START_TEST(deferred_free_is_pending_from_its_wait_to_its_release)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_alloc(2100, 10, 2, 0x9000, 100, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 500, 450, 1));
+	put(1, session_writer_release(5000, 1, 4000, RELEASE_COUNT));
+	put(1, session_writer_free(6000, 10, 2));
+	collect();
+	expect(1, 5000, "count", 450, 4000);
+	expect(2, 6010, "freed", INT64_MIN, INT64_MIN);
+	ck_assert_int_eq(ask("SELECT free_requested_ns FROM allocation WHERE number = 1"), 3000);
+	ck_assert_int_eq(ask("SELECT free_duration_ns FROM allocation WHERE number = 1"), 500);
+	ck_assert_int_eq(pending_peak(), 4096);
+	/* What is pending is live. */
+	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4196);
+	ck_assert_int_eq(ask("SELECT max(pending_bytes) FROM sample"), 4096);
+	ck_assert_int_eq(ask("SELECT live_bytes FROM sample WHERE pending_bytes = 4096"), 4196);
+}
+END_TEST
+
+START_TEST(bytes_count_as_live_until_their_release)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 10, 0, 1));
+	put(1, session_writer_alloc(4000, 10, 2, 0x9000, 100, BLOCK_DEVICE));
+	put(1, session_writer_release(5000, 1, 3500, RELEASE_IDLE));
+	put(1, session_writer_alloc(6000, 10, 3, 0x7000, 4096, BLOCK_DEVICE));
+	collect();
+	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4196);
+	ck_assert_int_eq(ask("SELECT at_ns FROM peak WHERE process_id IS NULL"), 4010);
+}
+END_TEST
+
+START_TEST(what_is_pending_at_the_end_is_no_leak)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_alloc(2100, 10, 2, 0x9000, 100, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 10, 0, 1));
+	put(1, session_writer_copy(8000, 10, TRANSFER_H2D, 1, 0x9000, 8));
+	collect();
+	expect(1, 8010, "exit", 0, INT64_MIN);
+	ck_assert_int_eq(ask("SELECT count(*) FROM leak"), 1);
+	ck_assert_int_eq(ask("SELECT number FROM leak"), 2);
+}
+END_TEST
+
+/* A thread that is slow to write its free, while another has released the block. */
+START_TEST(release_may_be_met_before_its_free)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_release(5000, 1, 4000, RELEASE_BYTES));
+	put(2, session_writer_defer(6000, 10, 0, 1));
+	collect();
+	expect(1, 5000, "bytes", 0, 4000);
+	ck_assert_int_eq(ask("SELECT free_requested_ns FROM allocation"), 6000);
+	ck_assert_int_eq(ask("SELECT free_thread_id = (SELECT id FROM thread WHERE number = 2) "
+			     "FROM allocation"), 1);
+	ck_assert_int_eq(pending_peak(), 0);
+}
+END_TEST
+
+START_TEST(time_between_counts_as_pending_in_either_order)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	/* In one chunk records stand as they were written. */
+	put(1, session_writer_release(5000, 1, 4000, RELEASE_BYTES));
+	put(1, session_writer_defer(3000, 10, 0, 1));
+	collect();
+	expect(1, 5000, "bytes", 0, 4000);
+	ck_assert_int_eq(pending_peak(), 4096);
+	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4096);
+}
+END_TEST
+
+START_TEST(release_whose_free_was_lost_stands_alone)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_release(5000, 1, 4000, RELEASE_IDLE));
+	put(1, session_writer_alloc(6000, 10, 2, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_copy(7000, 10, TRANSFER_H2D, 1, 0x7000, 8));
+	collect();
+	expect(1, 5000, "idle", INT64_MIN, 4000);
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE free_requested_ns IS NULL"), 2);
+	ck_assert_int_eq(ask("SELECT target_allocation_id FROM transfer"), 2);
+	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4096);
+}
+END_TEST
+
+START_TEST(release_the_driver_refused_is_a_failure_of_ours)
+{
+	struct record release = session_writer_release(5000, 1, 4000, RELEASE_FAILED);
+
+	release.result = 700;
+	release.api = api_of("cuMemFree_v2");
+	release.a = 0x7000;
+	release.c = 4096;
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 10, 0, 1));
+	put(1, release);
+	collect();
+	expect(1, 5000, "failed", 0, 4000);
+	ck_assert_int_eq(ask("SELECT count(*) FROM failure"), 1);
+	ck_assert_str_eq(ask_text("SELECT origin FROM failure"), "custody");
+	ck_assert_int_eq(ask("SELECT result FROM failure"), 700);
+	ck_assert_int_eq(ask("SELECT object FROM failure"), 0x7000);
+	ck_assert_str_eq(ask_text("SELECT name FROM failure JOIN api ON api.id = api_id"),
+			 "cuMemFree_v2");
+	/* The program has made two calls, and none of them failed. */
+	ck_assert_int_eq(ask("SELECT sum(calls) FROM api_call"), 2);
+	ck_assert_int_eq(ask("SELECT sum(errors) FROM api_call"), 0);
+}
+END_TEST
+
+START_TEST(attempt_that_was_repeated_is_a_failure_of_ours_and_no_call)
+{
+	struct record first = session_writer_alloc(2000, 10, 0, 0, 4096, BLOCK_DEVICE);
+	struct record second = session_writer_alloc(3000, 10, 1, 0x7000, 4096, BLOCK_DEVICE);
+	struct record launch = { .kind = RECORD_OPERATION, .start = 4000, .result = 2 };
+
+	first.api = second.api = api_of("cuMemAlloc_v2");
+	first.result = 2;
+	first.flags = launch.flags = RECORD_BY_CUSTODY | RECORD_MORE;
+	put(1, first);
+	put(1, second);
+	put(1, launch);
+	collect();
+	ck_assert_int_eq(ask("SELECT count(*) FROM allocation"), 1);
+	ck_assert_int_eq(ask("SELECT count(*) FROM failure WHERE origin = 'custody'"), 2);
+	ck_assert_int_eq(ask("SELECT count(*) FROM failure"), 2);
+	ck_assert_int_eq(ask("SELECT count(*) FROM operation"), 0);
+	ck_assert_int_eq(ask("SELECT sum(calls) FROM api_call"), 1);
+	ck_assert_int_eq(ask("SELECT sum(errors) FROM api_call"), 0);
+}
+END_TEST
+
+START_TEST(pass_over_a_queue_is_a_row)
+{
+	struct record flush = session_writer_flush(4000, 300, 11, 45056, RELEASE_COUNT);
+
+	flush.c = 120;
+	flush.stream = 2;
+	put(1, flush);
+	flush.aux = RELEASE_OOM | QUEUE_OBJECTS << 8;
+	flush.start = 5000;
+	put(2, flush);
+	collect();
+	ck_assert_int_eq(ask("SELECT count(*) FROM flush"), 2);
+	ck_assert_str_eq(ask_text("SELECT queue || ' ' || cause FROM flush WHERE start_ns = 4000"),
+			 "memory count");
+	ck_assert_str_eq(ask_text("SELECT queue || ' ' || cause FROM flush WHERE start_ns = 5000"),
+			 "objects oom");
+	ck_assert_str_eq(ask_text("SELECT count || ' ' || bytes || ' ' || failed || ' ' || "
+				  "duration_ns || ' ' || waited_ns FROM flush LIMIT 1"),
+			 "11 45056 2 300 120");
+	ck_assert_int_eq(ask("SELECT count(*) FROM flush f JOIN thread t ON t.id = f.thread_id "
+			     "AND t.number = CASE f.start_ns WHEN 4000 THEN 1 ELSE 2 END"), 2);
+	ck_assert_int_eq(ask("SELECT sum(calls) FROM api_call"), INT64_MIN);
+}
+END_TEST
+
+START_TEST(finding_names_the_call_and_the_block)
+{
+	struct record copy = session_writer_copy(4000, 10, TRANSFER_H2D, 0x100, 0x7040, 8);
+	struct record use = session_writer_finding(4000, 1, 0x7040, FINDING_USE_AFTER_FREE);
+	struct record twice = session_writer_finding(4500, 0, 0x7000, FINDING_DOUBLE_FREE);
+
+	copy.api = use.api = api_of("cuMemcpyHtoD_v2");
+	copy.result = use.result = 1;
+	copy.caller_context = use.caller_context = 0x4711;
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 10, 0, 1));
+	put(1, copy);
+	put(1, use);
+	put(1, twice);
+	put(1, session_writer_release(5000, 1, 3500, RELEASE_IDLE));
+	collect();
+	ck_assert_int_eq(ask("SELECT count(*) FROM finding"), 2);
+	ck_assert_str_eq(ask_text("SELECT f.kind || ' ' || name || ' ' || allocation_id || ' ' || "
+				  "f.address || ' ' || at_ns || ' ' || caller FROM finding f "
+				  "JOIN api ON api.id = api_id ORDER BY f.id"),
+			 "use after free cuMemcpyHtoD_v2 1 28736 4000 18193");
+	/* Its block is found by its address where nobody knew its number. */
+	ck_assert_int_eq(ask("SELECT allocation_id FROM finding WHERE kind = 'double free'"), 1);
+	/* The call has its own record: it failed once and was made once. */
+	ck_assert_int_eq(ask("SELECT count(*) FROM failure"), 1);
+	ck_assert_str_eq(ask_text("SELECT origin FROM failure"), "program");
+	ck_assert_int_eq(ask("SELECT calls FROM api_call JOIN api ON api.id = api_id "
+			     "WHERE name = 'cuMemcpyHtoD_v2'"), 1);
+	ck_assert_int_eq(ask("SELECT target_allocation_id FROM transfer"), 1);
+}
+END_TEST
+
+/* The driver gave the address away before anybody told of the release. */
+START_TEST(pending_block_whose_address_is_reused_ends_there)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 10, 0, 1));
+	put(2, session_writer_alloc(4000, 50, 2, 0x7000, 4096, BLOCK_DEVICE));
+	put(2, session_writer_release(4060, 1, 0, RELEASE_IDLE));
+	put(1, session_writer_copy(5000, 10, TRANSFER_H2D, 1, 0x7000, 8));
+	put(1, session_writer_defer(6000, 10, 0, 2));
+	put(1, session_writer_release(7000, 2, 6500, RELEASE_IDLE));
+	collect();
+	expect(1, 4050, "idle", 0, INT64_MIN);
+	expect(2, 7000, "idle", 0, 6500);
+	ck_assert_int_eq(ask("SELECT target_allocation_id FROM transfer"), 2);
+	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4096);
+	ck_assert_int_eq(pending_peak(), 4096);
+}
+END_TEST
+
+START_TEST(pending_block_dies_with_its_context)
+{
+	struct record alloc = session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE);
+	struct record end = { .kind = RECORD_CONTEXT_END, .start = 5000, .duration = 40,
+			      .aux = RELEASE_RESET };
+
+	alloc.caller_context = end.caller_context = UINT64_C(3) << RECORD_CALLER_BITS;
+	put(1, alloc);
+	put(1, session_writer_defer(3000, 10, 0, 1));
+	put(2, end);
+	put(1, session_writer_release(6000, 1, 0, RELEASE_IDLE));
+	collect();
+	expect(1, 5040, "reset", 0, INT64_MIN);
+	ck_assert_int_eq(pending_peak(), 4096);
+	ck_assert_int_eq(ask("SELECT min(pending_bytes) FROM sample WHERE at_ns > 5040"),
+			 INT64_MIN);
+}
+END_TEST
+
+START_TEST(page_locked_memory_that_is_pending_is_none_of_the_devices)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_PINNED));
+	put(1, session_writer_alloc(2000, 10, 2, 0x9000, 100, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 10, 0, 1));
+	put(1, session_writer_release(9000, 1, 8000, RELEASE_IDLE));
+	collect();
+	ck_assert_int_eq(pending_peak(), 0);
+	ck_assert_int_eq(ask("SELECT max(pending_bytes) FROM sample WHERE kind = 'pinned'"), 4096);
+}
+END_TEST
+
+/* Numbers that no queue can have had count as lost, and do not reach a sum. */
+START_TEST(deferred_frees_that_cannot_be_count_as_lost)
+{
+	struct record flush = session_writer_flush(4000, 300, UINT64_MAX, 1, RELEASE_COUNT);
+
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 10, UINT64_MAX, 1));
+	put(1, flush);
+	collect();
+	ck_assert_int_eq(ask("SELECT sum(count) FROM gap"), 2);
+	ck_assert_int_eq(ask("SELECT count(*) FROM flush"), 0);
+	ck_assert_int_eq(ask("SELECT count(*) FROM leak"), 1);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+	Suite *suite = suite_create("collect_frees");
+	TCase *rows = tcase_create("rows");
+
+	tcase_add_checked_fixture(rows, make_session, remove_session);
+	tcase_set_timeout(rows, 60);
+	tcase_add_test(rows, deferred_free_is_pending_from_its_wait_to_its_release);
+	tcase_add_test(rows, bytes_count_as_live_until_their_release);
+	tcase_add_test(rows, what_is_pending_at_the_end_is_no_leak);
+	tcase_add_test(rows, release_may_be_met_before_its_free);
+	tcase_add_test(rows, time_between_counts_as_pending_in_either_order);
+	tcase_add_test(rows, release_whose_free_was_lost_stands_alone);
+	tcase_add_test(rows, release_the_driver_refused_is_a_failure_of_ours);
+	tcase_add_test(rows, attempt_that_was_repeated_is_a_failure_of_ours_and_no_call);
+	tcase_add_test(rows, pass_over_a_queue_is_a_row);
+	tcase_add_test(rows, finding_names_the_call_and_the_block);
+	tcase_add_test(rows, pending_block_whose_address_is_reused_ends_there);
+	tcase_add_test(rows, pending_block_dies_with_its_context);
+	tcase_add_test(rows, page_locked_memory_that_is_pending_is_none_of_the_devices);
+	tcase_add_test(rows, deferred_frees_that_cannot_be_count_as_lost);
+	suite_add_tcase(suite, rows);
+	return suite;
+}
+
+int main(void)
+{
+	SRunner *runner = srunner_create(make_suite());
+	int failed;
+
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
