@@ -2,6 +2,7 @@
 #include "intercept/hook_copy.h"
 #include "core/context.h"
 #include "core/tracker.h"
+#include "intercept/box.h"
 #include "intercept/hook.h"
 #include "intercept/real.h"
 
@@ -122,16 +123,7 @@ void hook_copy_peer(struct call *call, uint64_t source, uint64_t source_context,
 		   source, target, bytes, stream);
 }
 
-/* One side of the structures of two- and three-dimensional copies. */
-struct side_fields {
-	unsigned int type; /* CUmemorytype */
-	const void *host;
-	uint64_t device;
-	const void *array;
-	uint64_t offset; /* of the first byte, where the side is no array */
-};
-
-static struct end end_of(const struct side_fields *side)
+static struct end end_of(const struct box_side *side)
 {
 	struct end end = { .device = -1 };
 
@@ -166,107 +158,51 @@ static bool is_described(struct call *call, const void *description, uint64_t st
 	return false;
 }
 
-static void write_box(struct call *call, const struct side_fields *source,
-		      const struct side_fields *target, uint64_t bytes, uint64_t stream,
-		      int is_async)
+static void write_box(struct call *call, const struct box *box, uint64_t stream, int is_async)
 {
-	struct copy copy = { end_of(source), end_of(target), bytes };
+	struct copy copy = { end_of(&box->source), end_of(&box->target), box->bytes };
 
 	write_copy(call, &copy, stream, is_async);
 }
 
 void hook_copy_2d(struct call *call, const CUDA_MEMCPY2D *copy, uint64_t stream, int is_async)
 {
+	struct box box;
+
 	if (!is_described(call, copy, stream, is_async))
 		return;
-	write_box(call,
-		  &(struct side_fields){ copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-					 copy->srcArray,
-					 copy->srcY * copy->srcPitch + copy->srcXInBytes },
-		  &(struct side_fields){ copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-					 copy->dstArray,
-					 copy->dstY * copy->dstPitch + copy->dstXInBytes },
-		  (uint64_t)copy->WidthInBytes * copy->Height, stream, is_async);
+	box_of_2d(&box, copy);
+	write_box(call, &box, stream, is_async);
 }
 
 void hook_copy_2d_v1(struct call *call, const CUDA_MEMCPY2D_v1 *copy, uint64_t stream, int is_async)
 {
-	CUDA_MEMCPY2D wide;
+	struct box box;
 
 	if (!is_described(call, copy, stream, is_async))
 		return;
-	wide = (CUDA_MEMCPY2D){
-		.srcXInBytes = copy->srcXInBytes,
-		.srcY = copy->srcY,
-		.srcMemoryType = copy->srcMemoryType,
-		.srcHost = copy->srcHost,
-		.srcDevice = copy->srcDevice,
-		.srcArray = copy->srcArray,
-		.srcPitch = copy->srcPitch,
-		.dstXInBytes = copy->dstXInBytes,
-		.dstY = copy->dstY,
-		.dstMemoryType = copy->dstMemoryType,
-		.dstHost = copy->dstHost,
-		.dstDevice = copy->dstDevice,
-		.dstArray = copy->dstArray,
-		.dstPitch = copy->dstPitch,
-		.WidthInBytes = copy->WidthInBytes,
-		.Height = copy->Height,
-	};
-	hook_copy_2d(call, &wide, stream, is_async);
-}
-
-static uint64_t offset_3d(uint64_t x, uint64_t y, uint64_t z, uint64_t pitch, uint64_t height)
-{
-	return (z * height + y) * pitch + x;
+	box_of_2d_v1(&box, copy);
+	write_box(call, &box, stream, is_async);
 }
 
 void hook_copy_3d(struct call *call, const CUDA_MEMCPY3D *copy, uint64_t stream, int is_async)
 {
+	struct box box;
+
 	if (!is_described(call, copy, stream, is_async))
 		return;
-	write_box(call,
-		  &(struct side_fields){ copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-					 copy->srcArray,
-					 offset_3d(copy->srcXInBytes, copy->srcY, copy->srcZ,
-						   copy->srcPitch, copy->srcHeight) },
-		  &(struct side_fields){ copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-					 copy->dstArray,
-					 offset_3d(copy->dstXInBytes, copy->dstY, copy->dstZ,
-						   copy->dstPitch, copy->dstHeight) },
-		  (uint64_t)copy->WidthInBytes * copy->Height * copy->Depth, stream, is_async);
+	box_of_3d(&box, copy);
+	write_box(call, &box, stream, is_async);
 }
 
 void hook_copy_3d_v1(struct call *call, const CUDA_MEMCPY3D_v1 *copy, uint64_t stream, int is_async)
 {
-	CUDA_MEMCPY3D wide;
+	struct box box;
 
 	if (!is_described(call, copy, stream, is_async))
 		return;
-	wide = (CUDA_MEMCPY3D){
-		.srcXInBytes = copy->srcXInBytes,
-		.srcY = copy->srcY,
-		.srcZ = copy->srcZ,
-		.srcMemoryType = copy->srcMemoryType,
-		.srcHost = copy->srcHost,
-		.srcDevice = copy->srcDevice,
-		.srcArray = copy->srcArray,
-		.srcPitch = copy->srcPitch,
-		.srcHeight = copy->srcHeight,
-		.dstXInBytes = copy->dstXInBytes,
-		.dstY = copy->dstY,
-		.dstZ = copy->dstZ,
-		.dstMemoryType = copy->dstMemoryType,
-		.dstHost = copy->dstHost,
-		.dstDevice = copy->dstDevice,
-		.dstArray = copy->dstArray,
-		.dstPitch = copy->dstPitch,
-		.dstHeight = copy->dstHeight,
-		.WidthInBytes = copy->WidthInBytes,
-		.Height = copy->Height,
-		.Depth = copy->Depth,
-	};
-	hook_copy_3d(call, &wide, stream, is_async);
+	box_of_3d_v1(&box, copy);
+	write_box(call, &box, stream, is_async);
 }
 
 /* The contexts decide which devices take part. */
@@ -274,22 +210,16 @@ void hook_copy_3d_peer(struct call *call, const CUDA_MEMCPY3D_PEER *peer, uint64
 		       int is_async)
 {
 	struct copy copy;
+	struct box box;
 
 	if (!is_described(call, peer, stream, is_async))
 		return;
-	copy.source = end_of(&(struct side_fields){
-		peer->srcMemoryType, peer->srcHost, peer->srcDevice, peer->srcArray,
-		offset_3d(peer->srcXInBytes, peer->srcY, peer->srcZ, peer->srcPitch,
-			  peer->srcHeight) });
-	copy.target = end_of(&(struct side_fields){
-		peer->dstMemoryType, peer->dstHost, peer->dstDevice, peer->dstArray,
-		offset_3d(peer->dstXInBytes, peer->dstY, peer->dstZ, peer->dstPitch,
-			  peer->dstHeight) });
+	box_of_3d_peer(&box, peer);
+	copy = (struct copy){ end_of(&box.source), end_of(&box.target), box.bytes };
 	if (copy.source.device < 0)
 		copy.source.device = device_of_context((uintptr_t)peer->srcContext);
 	if (copy.target.device < 0)
 		copy.target.device = device_of_context((uintptr_t)peer->dstContext);
-	copy.bytes = (uint64_t)peer->WidthInBytes * peer->Height * peer->Depth;
 	write_copy(call, &copy, stream, is_async);
 }
 

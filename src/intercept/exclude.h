@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exclude.h - contexts whose frees are never put off.
+ *
+ * An event sees the work of one context.  Where others work on its memory too -
+ * contexts with peer access either way, green contexts of its device - a free
+ * must wait for all of them, and only the driver's own does.  A memory checker
+ * wants to see each free where the program made it.
+ */
+#ifndef CUSTODY_INTERCEPT_EXCLUDE_H
+#define CUSTODY_INTERCEPT_EXCLUDE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whether frees in the context of this number (core/context.h) go to the driver at once. */
+bool exclude_has(uint32_t context);
+
+/* From now on, for good.  What is pending there is released as ever. */
+void exclude_context(uint32_t context);
+void exclude_device(int device);
+
+/* Child of fork: its contexts are others. */
+void exclude_reset(void);
+
+#endif
