@@ -26,16 +26,37 @@ static void judge_options(struct doctor *doctor)
 	char why[256];
 
 	for (int id = 0; id < OPTION_COUNT; id++) {
-		const struct option_info *info = option_info((enum option_id)id);
-		const char *value = getenv(info->variable);
+		const char *variable = options_variable((enum option_id)id);
 
-		if (value && !option_is_valid((enum option_id)id, value, why, sizeof(why)))
-			doctor_say(doctor, DOCTOR_NOTE, "%s: %s; the default is used",
-				   info->variable, why);
+		if (variable &&
+		    !option_is_valid((enum option_id)id, getenv(variable), why, sizeof(why)))
+			doctor_say(doctor, DOCTOR_NOTE, "%s: %s; the default is used", variable,
+				   why);
 	}
 	if (getenv("LD_PRELOAD") && *getenv("LD_PRELOAD"))
 		doctor_say(doctor, DOCTOR_NOTE, "LD_PRELOAD is set already (%s); 'custody record' "
 			   "keeps it and comes first", getenv("LD_PRELOAD"));
+}
+
+/* What becomes of the frees of a program that is recorded from here. */
+static void judge_frees(struct doctor *doctor)
+{
+	const char *policy = option_text(OPTION_FREES);
+	const char *injection = getenv("NVTX_INJECTION64_PATH");
+
+	if (!strcmp(policy, "immediate")) {
+		doctor_say(doctor, DOCTOR_GOOD, "frees go to the driver at once (CUSTODY_FREES)");
+		return;
+	}
+	doctor_say(doctor, DOCTOR_GOOD,
+		   "frees are put off (%s); a pass begins at more than %s of them, or at more than "
+		   "%s of the device's memory",
+		   policy, option_text(OPTION_MAX_PENDING), option_text(OPTION_MAX_PENDING_RATIO));
+	if (injection && *injection)
+		doctor_say(doctor, DOCTOR_NOTE,
+			   "NVTX_INJECTION64_PATH is set already (%s): ranges named "
+			   "custody.defer_cleanup are not heard",
+			   injection);
 }
 
 static void judge_machine(struct doctor *doctor)
@@ -123,6 +144,7 @@ static int run(int argc, char **argv)
 	terminal_probe(&doctor.terminal, stdout);
 	judge_machine(&doctor);
 	judge_options(&doctor);
+	judge_frees(&doctor);
 	judge_places(&doctor);
 	judge_recording(&doctor);
 	if (argc)

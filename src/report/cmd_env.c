@@ -18,7 +18,7 @@ enum { VARIABLE, DEFAULT, NOW, VALUES };
 static void add_option(struct report_section *section, enum option_id id)
 {
 	const struct option_info *info = option_info(id);
-	const char *value = getenv(info->variable);
+	const char *variable = options_variable(id);
 	struct rows_value *row = rows_add(&section->rows);
 	char why[256];
 
@@ -27,9 +27,11 @@ static void add_option(struct report_section *section, enum option_id id)
 	rows_text(&row[NOW], option_text(id));
 	rows_text(&row[VALUES], info->values);
 	report_note(section, REPORT_REMARK, "%s: %s", info->variable, info->meaning);
-	if (value && !option_is_valid(id, value, why, sizeof(why)))
-		report_note(section, REPORT_WARNING, "%s: %s; the default is used", info->variable,
-			    why);
+	if (info->other_variable)
+		report_note(section, REPORT_REMARK, "  %s holds where it is unset",
+			    info->other_variable);
+	if (variable && !option_is_valid(id, getenv(variable), why, sizeof(why)))
+		report_note(section, REPORT_WARNING, "%s: %s; the default is used", variable, why);
 }
 
 static int run(int argc, char **argv)

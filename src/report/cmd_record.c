@@ -16,6 +16,8 @@
 
 static const char *output;
 static const char *frees;
+static const char *max_pending;
+static const char *max_pending_ratio;
 static const char *children;
 static bool replace;
 static bool simulate;
@@ -25,8 +27,14 @@ static const struct options_row rows[] = {
 	  "the trace; knows %p pid, %h host, %e program, %q{VARIABLE}", &output,
 	  OPTIONS_TWIN(OPTION_OUTPUT) },
 	{ "force", 'f', OPTIONS_FLAG, NULL, "replace an existing file", &replace, 0 },
-	{ "frees", 0, OPTIONS_TEXT, "POLICY", "how frees are done: immediate", &frees,
-	  OPTIONS_TWIN(OPTION_FREES) },
+	{ "frees", 0, OPTIONS_TEXT, "POLICY", "what a free does: immediate, deferred or nowait",
+	  &frees, OPTIONS_TWIN(OPTION_FREES) },
+	{ "max-pending", 0, OPTIONS_TEXT, "N",
+	  "frees that a queue of a context holds; one more starts a pass", &max_pending,
+	  OPTIONS_TWIN(OPTION_MAX_PENDING) },
+	{ "max-pending-ratio", 0, OPTIONS_TEXT, "R",
+	  "share of the memory that may wait; more starts a pass", &max_pending_ratio,
+	  OPTIONS_TWIN(OPTION_MAX_PENDING_RATIO) },
 	{ "children", 0, OPTIONS_TEXT, "all|none",
 	  "whether processes the program starts are recorded too", &children,
 	  OPTIONS_TWIN(OPTION_CHILDREN) },
@@ -83,15 +91,39 @@ static void mend_environment(void)
 {
 	for (int id = 0; id < OPTION_COUNT; id++) {
 		const struct option_info *info = option_info(id);
-		const char *value = getenv(info->variable);
+		const char *variable = options_variable(id);
 		char why[256];
 
-		if (!value || option_is_valid(id, value, why, sizeof(why)))
+		if (!variable || option_is_valid(id, getenv(variable), why, sizeof(why)))
 			continue;
-		message_warn("%s is ignored: %s; %s is used", info->variable, why,
-			     info->default_value);
+		message_warn("%s is ignored: %s; %s is used", variable, why, info->default_value);
+		/* Ours comes first, so another's is left as it is for whom it is meant. */
 		set_variable(info->variable, info->default_value);
 	}
+}
+
+static void set_options(void)
+{
+	static const struct {
+		enum option_id id;
+		const char **value;
+	} given[] = {
+		{ OPTION_FREES, &frees },
+		{ OPTION_MAX_PENDING, &max_pending },
+		{ OPTION_MAX_PENDING_RATIO, &max_pending_ratio },
+		{ OPTION_CHILDREN, &children },
+	};
+
+	for (size_t i = 0; i < sizeof(given) / sizeof(*given); i++)
+		if (*given[i].value)
+			set_variable(option_info(given[i].id)->variable, *given[i].value);
+}
+
+/* NVTX loads what this names when a program opens its first range: scopes are such. */
+static void hear_ranges(const char *preload)
+{
+	if (!getenv("NVTX_INJECTION64_PATH") && strcmp(option_text(OPTION_FREES), "immediate"))
+		set_variable("NVTX_INJECTION64_PATH", preload);
 }
 
 static void prepare_environment(void)
@@ -104,10 +136,8 @@ static void prepare_environment(void)
 			    "CUSTODY_PRELOAD to its path");
 	if (!is_preloaded(path))
 		prepend("LD_PRELOAD", path, " :");
-	if (frees)
-		set_variable(option_info(OPTION_FREES)->variable, frees);
-	if (children)
-		set_variable(option_info(OPTION_CHILDREN)->variable, children);
+	set_options();
+	hear_ranges(path);
 	if (!simulate)
 		return;
 	if (!program_find_simdriver(path, sizeof(path)))

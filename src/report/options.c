@@ -187,6 +187,15 @@ int options_parse(const struct command *command, int argc, char **argv)
 	return at;
 }
 
+const char *options_variable(enum option_id id)
+{
+	const struct option_info *info = option_info(id);
+
+	if (getenv(info->variable))
+		return info->variable;
+	return info->other_variable && getenv(info->other_variable) ? info->other_variable : NULL;
+}
+
 static void help_row(const struct options_row *row)
 {
 	char left[80];

@@ -43,6 +43,12 @@ extern enum options_color options_color;
  */
 int options_parse(const struct command *command, int argc, char **argv);
 
+/*
+ * The environment variable whose value holds for `id`: ours, or where that is
+ * unset the other one that is honoured.  NULL: neither is set.
+ */
+const char *options_variable(enum option_id id);
+
 /* What --help prints, on standard output. */
 void options_help(const struct command *command);
 

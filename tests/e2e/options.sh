@@ -49,8 +49,7 @@ it_refuses_what_it_does_not_know_with_status_2() {
 # An option that is announced for later is unknown until it works.
 it_does_not_accept_options_before_they_work() {
 	local option
-	for option in --frees=deferred --frees=nowait --frees=reuse --stacks=native --gpu-times \
-		--limit=1G --fail-nth=3 --max-pending=5 --max-pending-ratio=0.1; do
+	for option in --frees=reuse --stacks=native --gpu-times --limit=1G --fail-nth=3; do
 		usage_error "$custody" record "$option" -- true
 	done
 	for option in export diff check top merge; do
