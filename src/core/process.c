@@ -6,9 +6,12 @@
 #include "core/context.h"
 #include "core/control.h"
 #include "core/counter.h"
+#include "core/deferq.h"
+#include "core/gate.h"
 #include "core/lock.h"
 #include "core/notice.h"
 #include "core/option.h"
+#include "core/pending.h"
 #include "core/segment.h"
 #include "core/session_dir.h"
 #include "core/spawn.h"
@@ -212,6 +215,9 @@ static void drop_inherited(void)
 	if (control)
 		munmap(control, CONTROL_BYTES);
 	atomic_store_explicit(&process.control, NULL, memory_order_relaxed);
+	gate_reset();
+	pending_reset();
+	deferq_reset();
 	tracker_reset();
 	context_reset();
 }

@@ -6,6 +6,7 @@
  */
 #include "intercept/capture.h"
 #include "intercept/current.h"
+#include "intercept/deferral.h"
 #include "intercept/hook.h"
 
 static uint16_t aux_of(enum block_kind kind, int device)
@@ -36,6 +37,9 @@ uint64_t block_begin(struct call *call, const struct block_facts *facts)
 	};
 
 	if (call->result == CUDA_SUCCESS && facts->address) {
+		if (facts->space == SPACE_ADDRESS &&
+		    pending_may_overlap(facts->address, facts->bytes))
+			deferral_reuse(call, facts->address, facts->bytes);
 		block.id = tracker_next_id();
 		tracker_add(&block);
 	}

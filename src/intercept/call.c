@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/call.h"
+#include "core/option.h"
 #include "intercept/capture.h"
 #include "intercept/current.h"
+#include "intercept/deferral.h"
+#include "intercept/exclude.h"
 #include "intercept/hook.h"
+#include "intercept/module.h"
 #include "intercept/place.h"
 
 #include <errno.h>
@@ -20,7 +24,10 @@ static void forget_parent(void)
 	capture_reset();
 	caller_reset();
 	current_reset();
+	deferral_reset();
+	exclude_reset();
 	hook_module_reset();
+	module_reset();
 	place_reset();
 	uncovered_rewind();
 }
@@ -31,7 +38,8 @@ static void describe_writer(void)
 
 	if (atomic_exchange(&is_done, true))
 		return;
-	segment_set_policy("immediate");
+	segment_set_policy(option_text(OPTION_FREES));
+	deferral_start();
 	segment_set_counter_apis(api_of_slot, SLOT_COUNT, API_COUNT);
 }
 

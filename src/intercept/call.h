@@ -17,6 +17,8 @@
 #include "intercept/driver_table.h"
 #include "intercept/uncovered.h"
 
+struct deferq;
+
 struct call {
 	struct thread_segment *self;
 	uint64_t start; /* ticks */
@@ -25,10 +27,13 @@ struct call {
 	CUresult result;
 	uint16_t api;
 	uint8_t flags;	    /* of the next record; RECORD_MORE once there was one */
+	bool is_second;	    /* memory had run out, the driver is called once more */
 	bool has_taken;	    /* an around hook holds `taken` */
 	uint8_t finding;    /* enum finding_kind: a guard found `taken` pending ... */
 	uint64_t named;	    /* ... at this address, which the program named */
 	struct block taken; /* out of the tracker while the driver frees it */
+	struct deferq *queue; /* of the context that is synchronised, or NULL */
+	uint64_t mark;	      /* of that queue, from before */
 };
 
 #define CALLER __builtin_return_address(0)
@@ -55,6 +60,7 @@ static inline bool call_begin(struct call *call, enum api api, const void *calle
 	call->caller = caller;
 	call->api = (uint16_t)api;
 	call->flags = 0;
+	call->is_second = false;
 	call->start = clock_ticks(self->clock);
 	segment_mark_busy(self, call->start);
 	return true;
@@ -155,6 +161,7 @@ static inline bool call_begin_counted(struct call *call, enum api api, const voi
 	call->caller = caller;
 	call->api = (uint16_t)api;
 	call->flags = RECORD_MORE;
+	call->is_second = false;
 	call->start = 0;
 	call->ticks = 0;
 	return true;

@@ -4,63 +4,90 @@
 #include "intercept/real.h"
 
 #include <errno.h>
-#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
 
-_Atomic uint32_t capture_live_count;
-
-/* More captures at once than this are not told apart; their records lack the flag. */
-enum { CAPTURES = 256 };
+enum { FIRST_CAPTURES = 256 };
 
 /* The per-thread stream of two threads has one handle: each begin takes a slot of its own. */
-static struct {
+struct capture {
 	uint64_t stream;
 	uint32_t context;
-} captures[CAPTURES];
+};
+
+/* The table grows as long as there is memory and never shrinks. */
+static struct capture first_table[FIRST_CAPTURES];
+static struct capture *table = first_table;
+static uint32_t capacity = FIRST_CAPTURES;
 static uint32_t count;
 static struct lock lock;
 
-/*
- * The legacy stream cannot be captured, and asking about it while a blocking
- * stream captures is answered by an error.
- */
-bool capture_ask(uint64_t stream)
+/* The legacy stream cannot be captured, and asking about it is an error while others are. */
+static CUstreamCaptureStatus ask_status(uint64_t stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	int saved_errno = errno;
-	CUresult result;
 
 	if (stream == STREAM_NONE || stream == STREAM_LEGACY)
-		return false;
-	result = REAL(driver, cuStreamIsCapturing)((CUstream)(uintptr_t)stream, &status);
+		return status;
+	if (REAL(driver, cuStreamIsCapturing)((CUstream)(uintptr_t)stream, &status) !=
+	    CUDA_SUCCESS)
+		status = CU_STREAM_CAPTURE_STATUS_NONE;
 	errno = saved_errno;
-	return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	return status;
 }
 
+bool capture_ask(uint64_t stream)
+{
+	return ask_status(stream) == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+bool capture_goes_on(uint64_t stream)
+{
+	return ask_status(stream) != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Under the lock. */
+static bool grow(void)
+{
+	size_t bytes = capacity * sizeof(*table);
+	int saved_errno = errno;
+	void *map = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+
+	if (map != MAP_FAILED) {
+		memcpy(map, table, bytes);
+		if (table != first_table)
+			munmap(table, bytes);
+		table = map;
+		capacity *= 2;
+	}
+	errno = saved_errno;
+	return map != MAP_FAILED;
+}
+
+/* One that there is no memory for keeps the gate shut for good: the safe side. */
 void capture_add(uint64_t stream, uint32_t context)
 {
 	lock_take(&lock);
-	if (count < CAPTURES) {
-		captures[count].stream = stream;
-		captures[count].context = context;
-		count++;
-	}
-	atomic_store_explicit(&capture_live_count, count, memory_order_release);
+	if (count < capacity || grow())
+		table[count++] = (struct capture){ stream, context };
 	lock_give(&lock);
 }
 
 /* Under the lock. */
 static void remove_at(uint32_t i)
 {
-	captures[i] = captures[--count];
-	atomic_store_explicit(&capture_live_count, count, memory_order_release);
+	table[i] = table[--count];
+	gate_open();
 }
 
 void capture_remove(uint64_t stream, uint32_t context)
 {
 	lock_take(&lock);
 	for (uint32_t i = 0; i < count; i++) {
-		if (captures[i].stream == stream &&
-		    (captures[i].context == context || stream != STREAM_PER_THREAD)) {
+		if (table[i].stream == stream &&
+		    (table[i].context == context || stream != STREAM_PER_THREAD)) {
 			remove_at(i);
 			break;
 		}
@@ -72,7 +99,7 @@ void capture_remove_context(uint32_t context)
 {
 	lock_take(&lock);
 	for (uint32_t i = count; i-- > 0;)
-		if (captures[i].context == context)
+		if (table[i].context == context)
 			remove_at(i);
 	lock_give(&lock);
 }
@@ -80,6 +107,5 @@ void capture_remove_context(uint32_t context)
 void capture_reset(void)
 {
 	count = 0;
-	atomic_store_explicit(&capture_live_count, 0, memory_order_relaxed);
 	lock_give(&lock);
 }

@@ -2,6 +2,8 @@
 #include "intercept/current.h"
 #include "core/context.h"
 #include "core/tracker.h"
+#include "intercept/deferral.h"
+#include "intercept/module.h"
 #include "intercept/real.h"
 
 #include <errno.h>
@@ -111,8 +113,10 @@ static uint32_t enter_context(uint64_t handle, int device, bool is_primary)
 		return 0;
 	write_device_once(device);
 	number = context_add(handle, device, is_primary, &is_new);
-	if (is_new)
+	if (is_new) {
 		write_context(handle, number, device, is_primary);
+		deferral_meet(handle, number, device);
+	}
 	return number;
 }
 
@@ -173,6 +177,8 @@ uint32_t current_bury(uint64_t handle)
 
 	if (!number)
 		return 0;
+	deferral_drop(number);
+	module_drop_context(number);
 	tracker_drop_context(number);
 	atomic_fetch_add(&current_epoch, 1);
 	return number;

@@ -5,7 +5,8 @@
  * The first word of a name is its file: hook_memory_alloc() stands in
  * hook_memory.c.  A hook runs after the driver has answered, with the answer
  * in call->result; of an around hook, _before runs ahead of the driver, because
- * what the driver frees may be handed to another thread before it returns.
+ * what the driver frees may be handed to another thread before it returns; a
+ * _defer hook may answer a free itself, and says so by returning true.
  * Addresses and handles come as numbers, 0 where the call failed.
  */
 #ifndef CUSTODY_INTERCEPT_HOOK_H
@@ -28,8 +29,13 @@ void hook_memory_ipc_close_after(struct call *call, uint64_t address);
 void hook_memory_external(struct call *call, uint64_t address,
 			  const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer);
 void hook_memory_export(struct call *call, uint64_t address);
+bool hook_memory_free_defer(struct call *call, uint64_t address, uint64_t stream);
 void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream);
 void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream);
+
+/* hook_info.c; `free` and `total` point to numbers of `width` bytes. */
+void hook_info_memory_before(struct call *call, void *free, const void *total, size_t width);
+void hook_info_memory_after(struct call *call, void *free, const void *total, size_t width);
 
 /* hook_pool.c */
 void hook_pool_create(struct call *call, uint64_t pool, const CUmemPoolProps *properties);
@@ -47,8 +53,9 @@ void hook_array_create_3d_v1(struct call *call, uint64_t handle,
 			     const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape);
 void hook_array_create_mipmapped(struct call *call, uint64_t handle,
 				 const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels);
-void hook_array_external(struct call *call, uint64_t handle,
+void hook_array_external(struct call *call, uint64_t handle, uint64_t memory,
 			 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmap);
+bool hook_array_destroy_defer(struct call *call, uint64_t handle);
 void hook_array_destroy_before(struct call *call, uint64_t handle);
 void hook_array_destroy_after(struct call *call, uint64_t handle);
 uint64_t hook_array_element_bytes(unsigned int format, unsigned int channels);
@@ -79,19 +86,28 @@ void hook_context_release_primary_before(struct call *call, CUdevice device);
 void hook_context_release_primary_after(struct call *call, CUdevice device);
 void hook_context_reset_primary_before(struct call *call, CUdevice device);
 void hook_context_reset_primary_after(struct call *call, CUdevice device);
+void hook_context_synchronize_before(struct call *call, uint64_t handle);
+void hook_context_synchronize_after(struct call *call, uint64_t handle);
 void hook_context_driver_version(struct call *call, uint64_t version);
+
+/* hook_exclude.c: calls that make contexts work on each other's memory. */
+void hook_exclude_peer(struct call *call, uint64_t peer);
+void hook_exclude_green(struct call *call, uint64_t green, uint64_t resources, CUdevice device);
 
 /* hook_stream.c, hook_capture.c, hook_graph.c, hook_module.c */
 void hook_stream_create(struct call *call, uint64_t stream);
 void hook_stream_create_green(struct call *call, uint64_t stream, uint64_t green_context);
 void hook_stream_destroy(struct call *call, uint64_t stream);
-void hook_capture_begin(struct call *call, uint64_t stream);
+void hook_capture_begin_before(struct call *call, uint64_t stream);
+void hook_capture_begin_after(struct call *call, uint64_t stream);
 void hook_capture_end(struct call *call, uint64_t stream, uint64_t graph);
 void hook_graph_alloc_node(struct call *call, uint64_t graph,
 			   const CUDA_MEM_ALLOC_NODE_PARAMS *parameters);
 void hook_graph_free_node(struct call *call, uint64_t graph, uint64_t address);
 void hook_graph_add_node(struct call *call, uint64_t graph, const CUgraphNodeParams *parameters);
 void hook_module_global(struct call *call, uint64_t module, uint64_t address, uint64_t bytes);
+void hook_module_load(struct call *call, uint64_t module);
+bool hook_module_unload_defer(struct call *call, uint64_t module);
 void hook_module_unload_before(struct call *call, uint64_t module);
 void hook_module_unload_after(struct call *call, uint64_t module);
 void hook_module_reset(void); /* child of fork */

@@ -4,6 +4,7 @@
  * driver's secret; recorded is what their shape needs at least.
  */
 #include "intercept/current.h"
+#include "intercept/deferral.h"
 #include "intercept/hook.h"
 
 /* Formats whose element is one number for each channel. */
@@ -92,7 +93,8 @@ static uint64_t shape_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 	       bits_of(shape->Format, shape->NumChannels) / 8;
 }
 
-static void begin_array(struct call *call, uint64_t handle, uint64_t bytes, uint8_t flags)
+/* `owner` is the handle of what the bytes belong to, 0: to the array. */
+static void begin_array(struct call *call, uint64_t handle, uint64_t bytes, uint64_t owner)
 {
 	const struct current *now = current_ask();
 
@@ -101,9 +103,10 @@ static void begin_array(struct call *call, uint64_t handle, uint64_t bytes, uint
 				  .space = SPACE_ARRAY,
 				  .address = handle,
 				  .bytes = bytes,
+				  .parent = owner,
 				  .context = now->number,
 				  .device = now->device,
-				  .flags = flags,
+				  .flags = owner ? RECORD_VIEW : 0,
 			  });
 }
 
@@ -183,14 +186,24 @@ void hook_array_create_mipmapped(struct call *call, uint64_t handle,
 }
 
 /* The bytes are another interface's: an array that no sum counts. */
-void hook_array_external(struct call *call, uint64_t handle,
+void hook_array_external(struct call *call, uint64_t handle, uint64_t memory,
 			 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmap)
 {
 	uint64_t bytes = 0;
 
 	if (is_readable(call, mipmap))
 		bytes = mipmap_bytes(mipmap->arrayDesc, mipmap->numLevels);
-	begin_array(call, handle, bytes, RECORD_VIEW);
+	begin_array(call, handle, bytes, memory);
+}
+
+bool hook_array_destroy_defer(struct call *call, uint64_t handle)
+{
+	enum deferq_kind kind = call->api == API_cuMipmappedArrayDestroy ? DEFERQ_MIPMAPPED_ARRAY :
+									   DEFERQ_ARRAY;
+	struct block block;
+
+	return handle && tracker_find(SPACE_ARRAY, handle, &block) &&
+	       deferral_free(call, &block, kind);
 }
 
 void hook_array_destroy_before(struct call *call, uint64_t handle)

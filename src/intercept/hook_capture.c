@@ -1,18 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * While a capture is live no call of ours reaches the driver.  The gate is shut
+ * before the capture begins, and opened when it is over or has not begun.
+ */
 #include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/hook.h"
 
-void hook_capture_begin(struct call *call, uint64_t stream)
+void hook_capture_begin_before(struct call *call, uint64_t stream)
+{
+	(void)call;
+	(void)stream;
+	gate_shut();
+}
+
+void hook_capture_begin_after(struct call *call, uint64_t stream)
 {
 	hook_operation(call, 0, 0, 0, stream);
 	if (call->result == CUDA_SUCCESS)
 		capture_add(stream, current_number());
+	else
+		gate_open();
 }
 
-/* Whatever the driver says, the capture is over: one that was spoilt ends with an error. */
+/* One that was spoilt is over too, with an error; one that another thread must end is not. */
 void hook_capture_end(struct call *call, uint64_t stream, uint64_t graph)
 {
-	capture_remove(stream, current_number());
+	if (call->result == CUDA_SUCCESS || !capture_goes_on(stream))
+		capture_remove(stream, current_number());
 	hook_operation(call, graph, 0, 0, stream);
 }

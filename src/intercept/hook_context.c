@@ -7,6 +7,7 @@
 #include "core/context.h"
 #include "intercept/capture.h"
 #include "intercept/current.h"
+#include "intercept/deferral.h"
 #include "intercept/hook.h"
 #include "intercept/real.h"
 
@@ -38,13 +39,28 @@ static void end_context(struct call *call, uint64_t handle, enum release_cause c
 	write_end(call, handle, dying, cause);
 	capture_remove_context(dying);
 	current_bury(handle);
+	dying = 0;
+}
+
+/* From here until one of the two below nothing of ours touches the context. */
+static void expect(uint32_t number)
+{
+	dying = number;
+	deferral_suspend(dying);
+}
+
+/* What has not ended goes on. */
+static void spare(void)
+{
+	deferral_resume(dying);
+	dying = 0;
 }
 
 static void expect_death(uint64_t handle)
 {
 	struct context context;
 
-	dying = context_find(handle, &context) ? context.number : 0;
+	expect(context_find(handle, &context) ? context.number : 0);
 }
 
 /* A handle that is handed out anew cannot be that of a living context: we missed its end. */
@@ -73,6 +89,7 @@ void hook_context_destroy_after(struct call *call, uint64_t handle)
 	hook_operation(call, handle, 0, 0, STREAM_NONE);
 	if (call->result == CUDA_SUCCESS)
 		end_context(call, handle, RELEASE_CONTEXT);
+	spare();
 }
 
 void hook_context_attach(struct call *call, uint64_t handle)
@@ -94,6 +111,7 @@ void hook_context_detach_after(struct call *call, uint64_t handle)
 	if (held && call->result == CUDA_SUCCESS) {
 		atomic_fetch_sub(&attachments, 1);
 		hook_operation(call, handle, 0, 0, STREAM_NONE);
+		spare();
 	} else {
 		hook_context_destroy_after(call, handle);
 	}
@@ -132,7 +150,7 @@ static void expect_primary_death(CUdevice device)
 {
 	struct context context;
 
-	dying = context_find_primary(device, &context) ? context.number : 0;
+	expect(context_find_primary(device, &context) ? context.number : 0);
 }
 
 static bool primary_is_active(CUdevice device)
@@ -161,6 +179,7 @@ void hook_context_release_primary_after(struct call *call, CUdevice device)
 	if (call->result == CUDA_SUCCESS && dying && !primary_is_active(device) &&
 	    context_find_primary(device, &context))
 		end_context(call, context.handle, RELEASE_CONTEXT);
+	spare();
 }
 
 void hook_context_reset_primary_before(struct call *call, CUdevice device)
@@ -176,6 +195,39 @@ void hook_context_reset_primary_after(struct call *call, CUdevice device)
 	hook_operation(call, 0, (unsigned int)device, 0, STREAM_NONE);
 	if (call->result == CUDA_SUCCESS && dying && context_find_primary(device, &context))
 		end_context(call, context.handle, RELEASE_RESET);
+	spare();
+}
+
+/* The queue of the context that is synchronised; handle 0: the current one's. */
+static struct deferq *queue_of(uint64_t handle)
+{
+	struct context context;
+
+	if (!handle)
+		return deferq_find(current_ask()->number);
+	return context_find(handle, &context) ? deferq_find(context.number) : NULL;
+}
+
+/* What was freed before this moment the driver is going to wait for. */
+void hook_context_synchronize_before(struct call *call, uint64_t handle)
+{
+	struct deferq *queue = queue_of(handle);
+
+	call->queue = queue;
+	call->mark = queue ? deferq_mark(queue) : 0;
+}
+
+void hook_context_synchronize_after(struct call *call, uint64_t handle)
+{
+	struct deferq_report report = { 0 };
+	int saved_errno = errno;
+
+	hook_operation(call, handle, 0, 0, STREAM_NONE);
+	if (!call->queue || call->result != CUDA_SUCCESS)
+		return;
+	deferq_synchronized(call->queue, call->mark, &report);
+	errno = saved_errno;
+	deferral_tell(call, &report);
 }
 
 void hook_context_driver_version(struct call *call, uint64_t version)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/capture.h"
 #include "intercept/current.h"
+#include "intercept/deferral.h"
 #include "intercept/hook.h"
 #include "intercept/place.h"
 #include "intercept/real.h"
@@ -158,6 +159,39 @@ void hook_memory_export(struct call *call, uint64_t address)
 				 .context = current_number(),
 				 .flags = is_exported ? RECORD_EXPORTED : 0,
 			 });
+}
+
+/*
+ * What a free of this block goes by in the queue.  The other function would
+ * answer with an error; what else a free can end waits for nothing.
+ */
+static enum deferq_kind kind_of_free(const struct block *block, bool is_host)
+{
+	switch ((enum block_kind)block->kind) {
+	case BLOCK_DEVICE:
+	case BLOCK_PITCH:
+		return is_host ? DEFERQ_KINDS : DEFERQ_MEMORY;
+	case BLOCK_MANAGED:
+		return is_host ? DEFERQ_KINDS : DEFERQ_MANAGED;
+	case BLOCK_PINNED:
+		return is_host ? DEFERQ_HOST : DEFERQ_KINDS;
+	default:
+		return DEFERQ_KINDS;
+	}
+}
+
+bool hook_memory_free_defer(struct call *call, uint64_t address, uint64_t stream)
+{
+	struct block block;
+	enum deferq_kind kind;
+
+	(void)stream;
+	if (!address || !tracker_find(SPACE_ADDRESS, address, &block) || block.address != address)
+		return false;
+	if (block.is_pending)
+		return deferral_refuse(call, &block);
+	kind = kind_of_free(&block, call->api == API_cuMemFreeHost);
+	return kind != DEFERQ_KINDS && deferral_free(call, &block, kind);
 }
 
 void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream)

@@ -5,7 +5,11 @@
  */
 #include "core/lock.h"
 #include "intercept/current.h"
+#include "intercept/deferral.h"
 #include "intercept/hook.h"
+#include "intercept/module.h"
+
+#include <errno.h>
 
 /* Beyond this many, variables end with their context or the program. */
 enum { GLOBALS = 4096 };
@@ -118,6 +122,68 @@ void hook_module_unload_after(struct call *call, uint64_t module)
 	while (forget_one(module, &global))
 		if (global.is_out)
 			block_write_end(call, &global.block, STREAM_NONE, 0);
+}
+
+void hook_module_load(struct call *call, uint64_t module)
+{
+	if (module && deferral_is_on())
+		module_note(module, current_ask()->number);
+	hook_operation(call, module, 0, 0, STREAM_NONE);
+}
+
+/* A handle that is nobody's. */
+static bool refuse_unload(struct call *call, uint64_t module)
+{
+	call_returned(call, CUDA_ERROR_INVALID_HANDLE);
+	hook_operation(call, module, 0, 0, STREAM_NONE);
+	deferral_find(call, FINDING_DOUBLE_FREE, module, 0, 0);
+	return true;
+}
+
+/* True: the call is answered.  The module's variables end now, whenever the driver unloads it. */
+static bool queue_unload(struct call *call, uint64_t module, struct deferq *queue)
+{
+	const struct deferq_item item = {
+		.handle = module,
+		.kind = DEFERQ_MODULE,
+		.caller = call->caller,
+	};
+	struct deferq_report report = { 0 };
+	int saved_errno = errno;
+	uint64_t waited = 0;
+	CUresult result;
+	enum deferq_answer answer;
+
+	hook_module_unload_before(call, module);
+	answer = deferq_add(queue, &item, &result, &waited, &report);
+	errno = saved_errno;
+	module_settle(module, answer == DEFERQ_QUEUED);
+	if (answer != DEFERQ_REFUSED) {
+		call_returned(call, result);
+		hook_module_unload_after(call, module);
+	}
+	deferral_tell(call, &report);
+	return answer != DEFERQ_REFUSED;
+}
+
+bool hook_module_unload_defer(struct call *call, uint64_t module)
+{
+	uint32_t context;
+	struct deferq *queue;
+
+	switch (module_unload(module, &context)) {
+	case MODULE_PENDING:
+		return refuse_unload(call, module);
+	case MODULE_CLAIMED:
+		queue = deferral_queue(context);
+		if (queue)
+			return queue_unload(call, module, queue);
+		module_settle(module, false);
+		break;
+	case MODULE_UNKNOWN:
+		break;
+	}
+	return false;
 }
 
 void hook_module_reset(void)

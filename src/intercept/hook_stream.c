@@ -21,7 +21,7 @@ void hook_stream_create_green(struct call *call, uint64_t stream, uint64_t green
 /* A stream that captures takes its capture with it. */
 void hook_stream_destroy(struct call *call, uint64_t stream)
 {
-	if (call->result == CUDA_SUCCESS && capture_is_live())
+	if (call->result == CUDA_SUCCESS && gate_is_shut())
 		capture_remove(stream, current_number());
 	hook_operation(call, stream, 0, 0, STREAM_NONE);
 }

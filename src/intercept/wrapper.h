@@ -6,9 +6,11 @@
 #define CUSTODY_INTERCEPT_WRAPPER_H
 
 #include "intercept/call.h"
+#include "intercept/deferral.h"
 #include "intercept/doors.h"
 #include "intercept/hook.h"
 #include "intercept/hook_copy.h"
+#include "intercept/oom.h"
 #include "intercept/real.h"
 
 #define EXPORT __attribute__((visibility("default")))

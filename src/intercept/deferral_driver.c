@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver as a queue sees it.  What ends the program's memory goes to a
+ * neighbour, who has seen it begin; all else is our own business and goes to
+ * libcuda itself.
+ */
+#include "intercept/deferral.h"
+#include "intercept/real.h"
+
+enum { CALIBRATION_NS = 20000 };
+
+/* A thread that has no chunk yet counts as the others do. */
+static uint64_t ticks(void)
+{
+	uint32_t mode = thread_segment.clock;
+
+	return clock_ticks(mode ? mode : clock_choose());
+}
+
+static uint64_t ticks_per_us(void)
+{
+	struct clock_triple from, to;
+
+	clock_read_triple(&from, clock_choose());
+	do
+		clock_read_triple(&to, clock_choose());
+	while (to.monotonic_ns - from.monotonic_ns < CALIBRATION_NS);
+	return (to.ticks - from.ticks) * 1000 / (to.monotonic_ns - from.monotonic_ns);
+}
+
+static void fill_events(struct driver *driver)
+{
+	if (real_has(API_cuCtxRecordEvent))
+		driver->ctx_record_event = REAL(driver, cuCtxRecordEvent);
+	driver->event_create = REAL(driver, cuEventCreate);
+	driver->event_destroy = REAL(driver, cuEventDestroy_v2);
+	driver->event_query = REAL(driver, cuEventQuery);
+	driver->event_synchronize = REAL(driver, cuEventSynchronize);
+}
+
+static void fill_rest(struct driver *driver)
+{
+	driver->ctx_get_current = REAL(driver, cuCtxGetCurrent);
+	driver->ctx_push_current = REAL(driver, cuCtxPushCurrent_v2);
+	driver->ctx_pop_current = REAL(driver, cuCtxPopCurrent_v2);
+	driver->thread_exchange_capture_mode = REAL(driver, cuThreadExchangeStreamCaptureMode);
+	driver->stream_create = REAL(driver, cuStreamCreate);
+	driver->stream_destroy = REAL(driver, cuStreamDestroy_v2);
+	driver->stream_synchronize = REAL(driver, cuStreamSynchronize);
+	driver->mem_alloc = REAL(driver, cuMemAlloc_v2);
+	driver->pointer_get_attribute = REAL(driver, cuPointerGetAttribute);
+}
+
+static void fill_releases(struct driver *driver)
+{
+	driver->mem_free = REAL(next, cuMemFree_v2);
+	if (real_has(API_cuMemFreeAsync))
+		driver->mem_free_async = REAL(next, cuMemFreeAsync);
+	driver->mem_free_host = REAL(next, cuMemFreeHost);
+	driver->array_destroy = REAL(next, cuArrayDestroy);
+	driver->mipmapped_array_destroy = REAL(next, cuMipmappedArrayDestroy);
+	driver->module_unload = REAL(next, cuModuleUnload);
+}
+
+/* A libcuda is bound by now: a context has been met. */
+const struct driver *deferral_driver(void)
+{
+	static struct driver driver;
+
+	driver.ticks = ticks;
+	driver.ticks_per_us = ticks_per_us();
+	fill_events(&driver);
+	fill_rest(&driver);
+	fill_releases(&driver);
+	return &driver;
+}
