@@ -8,8 +8,10 @@
 #include "intercept/call.h"
 #include "intercept/deferral.h"
 #include "intercept/doors.h"
+#include "intercept/guard.h"
 #include "intercept/hook.h"
 #include "intercept/hook_copy.h"
+#include "intercept/hook_guard.h"
 #include "intercept/oom.h"
 #include "intercept/real.h"
 

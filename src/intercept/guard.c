@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intercept/guard.h"
+#include "intercept/deferral.h"
+
+uint64_t guard_swap_pending(uint64_t address)
+{
+	struct block block;
+
+	return pending_find(SPACE_ADDRESS, address, &block) ? GUARD_NOBODY : address;
+}
+
+CUresult guard_end(struct call *call)
+{
+	deferral_find(call, (enum finding_kind)call->finding, call->named, call->taken.id,
+		      call->taken.bytes);
+	return call_end(call);
+}
