@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the interposer shows to the process it is loaded into: exactly the
-# symbols of driver.tbl and the two look-up functions, no versions, nothing
-# needed but libc's own, and no driver function wanted from elsewhere.
+# symbols of driver.tbl, the two look-up functions and the one that NVTX asks
+# for, no versions, nothing needed but libc's own, and no driver function wanted
+# from elsewhere.
 set -u
 root=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 build=${top_builddir:-.}
@@ -33,7 +34,7 @@ table_symbols()
 
 LC_ALL=C
 export LC_ALL
-difference=$(diff <({ table_symbols; echo dlsym; echo dlvsym; } | sort) \
+difference=$(diff <({ table_symbols; printf "%s\n" dlsym dlvsym InitializeInjectionNvtx2; } | sort) \
 	<(nm -D --defined-only "$library" | awk '{ print $3 }' | sort))
 [ -z "$difference" ] ||
 	complain "exports (>) differ from driver.tbl (<):" $'\n'"$(grep '^[<>]' <<<"$difference")"
@@ -59,5 +60,5 @@ calls=$(grep -nE '(^|[^_[:alnum:].*"])dlv?sym[[:space:]]*\(' \
 [ -z "$calls" ] || complain "direct call of dlsym or dlvsym:" $'\n'"$calls"
 
 [ $status -eq 0 ] &&
-	echo "check-exports: $(table_symbols | grep -c .) driver symbols, dlsym and dlvsym"
+	echo "check-exports: $(table_symbols | grep -c .) driver symbols, dlsym, dlvsym and NVTX's"
 exit $status

@@ -7,6 +7,7 @@
 #include "intercept/exclude.h"
 #include "intercept/hook.h"
 #include "intercept/module.h"
+#include "intercept/nvtx.h"
 #include "intercept/place.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@ static void forget_parent(void)
 	exclude_reset();
 	hook_module_reset();
 	module_reset();
+	nvtx_reset();
 	place_reset();
 	uncovered_rewind();
 }

@@ -345,6 +345,7 @@ function make_map(    n)
 	print "global:"
 	print "\tdlsym;"
 	print "\tdlvsym;"
+	print "\tInitializeInjectionNvtx2;"
 	for (n = 1; n <= rows; n++)
 		print "\t" symbol[n] ";"
 	print "local:"
