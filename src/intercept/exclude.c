@@ -60,7 +60,8 @@ bool exclude_has(uint32_t context)
 		return true;
 	return has_checker() || has_device(context_device(context)) ||
 	       atomic_load_explicit(&contexts[context / WORD_BITS], memory_order_relaxed) >>
-			       context % WORD_BITS & 1;
+			       context % WORD_BITS &
+		       1;
 }
 
 /* The queue is told too: a free may have passed exclude_has() already. */
@@ -70,8 +71,8 @@ void exclude_context(uint32_t context)
 
 	if (!context || context > CONTEXT_MAX)
 		return;
-	atomic_fetch_or_explicit(&contexts[context / WORD_BITS],
-				 UINT64_C(1) << context % WORD_BITS, memory_order_relaxed);
+	atomic_fetch_or_explicit(&contexts[context / WORD_BITS], UINT64_C(1) << context % WORD_BITS,
+				 memory_order_relaxed);
 	queue = deferq_find(context);
 	if (queue)
 		deferq_exclude(queue);

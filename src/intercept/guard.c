@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/guard.h"
-#include "intercept/deferral.h"
 
 uint64_t guard_swap_pending(uint64_t address)
 {

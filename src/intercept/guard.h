@@ -10,8 +10,8 @@
 #ifndef CUSTODY_INTERCEPT_GUARD_H
 #define CUSTODY_INTERCEPT_GUARD_H
 
-#include "core/pending.h"
-#include "intercept/call.h"
+#include "intercept/deferral.h"
+#include "intercept/module.h"
 
 /*
  * In the first page, which no program can have.  Measured on an H200: thirty
@@ -21,20 +21,28 @@
 
 static inline bool guard_is_needed(void)
 {
-	return __builtin_expect(
-		atomic_load_explicit(&pending_total, memory_order_relaxed) != 0, 0);
+	return __builtin_expect(atomic_load_explicit(&pending_total, memory_order_relaxed) != 0, 0);
 }
 
 /* What the driver is to be asked about: a call's argument, whatever its type. */
-#define guard_swap(name) \
-	((__typeof__(name))(uintptr_t)guard_swap_number((uint64_t)(uintptr_t)(name)))
+#define guard_swap(name)                                                     \
+	((__typeof__(name))(uintptr_t) _Generic((name), CUmodule             \
+						: guard_swap_module, default \
+						: guard_swap_address)(       \
+		(uint64_t)(uintptr_t)(name)))
 
 uint64_t guard_swap_pending(uint64_t address);
 
-static inline uint64_t guard_swap_number(uint64_t address)
+static inline uint64_t guard_swap_address(uint64_t address)
 {
 	return __builtin_expect(pending_is_possible(address), 0) ? guard_swap_pending(address) :
 								   address;
+}
+
+/* No module at all is answered as one that is unloaded: INVALID_HANDLE. */
+static inline uint64_t guard_swap_module(uint64_t module)
+{
+	return deferral_is_on() && module_is_pending(module) ? 0 : module;
 }
 
 /*

@@ -45,8 +45,7 @@ static uint32_t number_of(uint64_t handle)
 void hook_exclude_peer(struct call *call, uint64_t peer)
 {
 	hook_operation(call, peer, 0, 0, STREAM_NONE);
-	if (call->result != CUDA_SUCCESS &&
-	    call->result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+	if (call->result != CUDA_SUCCESS && call->result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
 		return;
 	exclude_context(current_ask()->number);
 	exclude_context(number_of(peer));

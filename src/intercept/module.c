@@ -98,6 +98,18 @@ void module_settle(uint64_t handle, bool is_queued)
 	lock_give(&lock);
 }
 
+bool module_is_pending(uint64_t handle)
+{
+	const struct module *module;
+	bool answer;
+
+	lock_take(&lock);
+	module = find(handle);
+	answer = module && module->state == QUEUED && is_pending(module);
+	lock_give(&lock);
+	return answer;
+}
+
 void module_drop_context(uint32_t context)
 {
 	lock_take(&lock);

@@ -24,6 +24,9 @@ enum module_claim module_unload(uint64_t module, uint32_t *context);
 /* ... and says whether it went there. */
 void module_settle(uint64_t module, bool is_queued);
 
+/* Whether its unload waits: to the program the handle is nobody's. */
+bool module_is_pending(uint64_t module);
+
 /* A context has died, and its modules with it. */
 void module_drop_context(uint32_t context);
 

@@ -336,8 +336,8 @@ static int pop_in_domain(const void *domain)
 
 /* ------------------------------------------------------------------- the door */
 
-static void fill(const struct nvtx_callbacks *callbacks, int module,
-		 const nvtx_function *functions, unsigned int functions_count)
+static void fill(const struct nvtx_callbacks *callbacks, int module, const nvtx_function *functions,
+		 unsigned int functions_count)
 {
 	nvtx_function **slots = NULL;
 	unsigned int count = 0;
