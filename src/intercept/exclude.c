@@ -53,15 +53,19 @@ static bool has_device(int device)
 	       atomic_load_explicit(&devices[device], memory_order_relaxed);
 }
 
+static bool has_context(uint32_t context)
+{
+	uint64_t word = atomic_load_explicit(&contexts[context / WORD_BITS], memory_order_relaxed);
+
+	return word >> context % WORD_BITS & 1;
+}
+
 /* A context whose number is not known has nothing that could be queued. */
 bool exclude_has(uint32_t context)
 {
 	if (!context || context > CONTEXT_MAX)
 		return true;
-	return has_checker() || has_device(context_device(context)) ||
-	       atomic_load_explicit(&contexts[context / WORD_BITS], memory_order_relaxed) >>
-			       context % WORD_BITS &
-		       1;
+	return has_checker() || has_device(context_device(context)) || has_context(context);
 }
 
 /* The queue is told too: a free may have passed exclude_has() already. */

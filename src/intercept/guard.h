@@ -25,11 +25,8 @@ static inline bool guard_is_needed(void)
 }
 
 /* What the driver is to be asked about: a call's argument, whatever its type. */
-#define guard_swap(name)                                                     \
-	((__typeof__(name))(uintptr_t) _Generic((name), CUmodule             \
-						: guard_swap_module, default \
-						: guard_swap_address)(       \
-		(uint64_t)(uintptr_t)(name)))
+#define GUARD_BY(name)	 _Generic((name), CUmodule : guard_swap_module, default : guard_swap_address)
+#define guard_swap(name) ((__typeof__(name))(uintptr_t)GUARD_BY(name)((uint64_t)(uintptr_t)(name)))
 
 uint64_t guard_swap_pending(uint64_t address);
 
