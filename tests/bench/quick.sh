@@ -18,4 +18,11 @@ for variant in bare nop record; do
 	echo "no figures of $variant"
 	exit 1
 done
+"$top_srcdir/scripts/gpu-bench" --stage "$top_builddir" --only free,gap --quick \
+	--out "$work/frees" || exit 1
+for variant in bare immediate deferred nowait; do
+	grep -q "^| $variant |" "$work/frees/gpu-bench.md" && continue
+	echo "no figures of $variant"
+	exit 1
+done
 grep -q '"lost_records": 0' "$work/gpu-bench.json" || { echo "records were lost"; exit 1; }

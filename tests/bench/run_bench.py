@@ -16,53 +16,11 @@ import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
+from common import HERE, Tools, has_gpu, median_interval
+import frees
+
 VARIANTS = "bare", "nop", "record"
-
-
-class Tools:
-    """Where the built things are: a stage (scripts/gpu-stage) or a build directory."""
-
-    def __init__(self, stage):
-        self.stage = pathlib.Path(stage).resolve()
-        self.custody = self.first("bin/custody", "custody")
-        self.preload = self.first("lib/libcustody-preload.so", ".libs/libcustody-preload.so")
-        self.nop = self.first("bench/libcustody-preload-nop.so", ".libs/libcustody-preload-nop.so")
-        self.calls = self.first("bench/bench_calls", "tests/bench/.libs/bench_calls",
-                                "tests/bench/bench_calls")
-        self.switch = self.first("bench/switch_preload.so")
-        self.null = self.first("bench/null", "tests/bench/null/.libs")
-        self.simulated = self.first("lib/custody/libcuda-sim", "tests/support/simdriver/lib")
-
-    def first(self, *places):
-        for place in places:
-            if (self.stage / place).exists():
-                return str(self.stage / place)
-        return None
-
-    def variants(self):
-        return [name for name in VARIANTS if name != "nop" or self.nop]
-
-    def wrap(self, variant, command, trace):
-        """The command and environment of a variant."""
-        values = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-        if variant == "nop":
-            values["LD_PRELOAD"] = self.nop
-        if variant == "record":
-            command = [self.custody, "record", "-q", "-f", "-o", trace, "--", *command]
-        return command, values
-
-
-def median_interval(values):
-    """Median and the order-statistic interval that holds it with at least 95 %."""
-    values, total = sorted(values), len(values)
-    tail, rank, chance = 0.0, 0, 0.5 ** total
-    while rank < total // 2 and tail + chance <= 0.025:
-        tail += chance
-        rank += 1
-        chance = chance * (total - rank + 1) / rank
-    low = max(rank - 1, 0)
-    return statistics.median(values), values[low], values[total - 1 - low]
+ANYWHERE = "start", "calls", "before", "free", "gap"
 
 
 # ------------------------------------------------------------------ one call
@@ -71,8 +29,9 @@ def median_interval(values):
 class Calls:
     """bench_calls under each variant by turns, some rounds."""
 
-    def __init__(self, tools, options, driver, threads, rounds, calls, pairs):
+    def __init__(self, tools, options, names, driver, threads, rounds, calls, pairs):
         self.tools, self.options, self.driver = tools, options, driver
+        self.names = names
         self.threads, self.rounds = threads, rounds
         self.command = [tools.calls, "-t", str(threads), "-n", str(calls), "-p", str(pairs)]
         self.seen = {}  # case -> variant -> the rounds' [median, mean, direct median, direct mean]
@@ -94,7 +53,7 @@ class Calls:
             self.driver_calls[case] = int(driver_calls)
             rounds = self.seen.setdefault(case, {}).setdefault(variant, [])
             rounds.append([float(figure) for figure in figures])
-        if variant == "record":
+        if variant not in ("bare", "nop"):
             self.lost += self.count_lost(trace)
             os.unlink(trace)
 
@@ -109,7 +68,7 @@ class Calls:
         raise RuntimeError(f"custody sql: {done.stderr}")
 
     def run(self):
-        names = self.tools.variants()
+        names = self.names
         for i in range(self.rounds):
             for variant in names[i % len(names):] + names[:i % len(names)]:
                 self.run_one(variant)
@@ -159,22 +118,51 @@ def calls_table(rows):
     return lines
 
 
-def bench_calls(tools, options):
-    real = None if options.gpu else tools.simulated
-    plans = [(real, 1, options.rounds, 20000, 2000), (real, 16, 3, 1000, 100),
-             (real, 64, 3, 300, 30)]
-    plans += [(tools.null, threads, 3, calls, calls)
-              for threads, calls in ((1, 20000), (16, 4000), (64, 1000))]
+def run_plans(tools, options, names, plans):
+    """The rows of all plans, and how many records were lost."""
     rows, lost = [], 0
     for driver, threads, rounds, calls, pairs in plans:
         if driver is None and not options.gpu:
             continue
         if options.quick:
             rounds, calls, pairs = 1, min(calls, 500), min(pairs, 50)
-        result = Calls(tools, options, driver, threads, rounds, calls, pairs).run()
+        result = Calls(tools, options, names, driver, threads, rounds, calls, pairs).run()
         rows += result.rows()
         lost += result.lost
+    return rows, lost
+
+
+def bench_calls(tools, options):
+    real = None if options.gpu else tools.simulated
+    names = [name for name in VARIANTS if name != "nop" or tools.nop]
+    plans = [(real, 1, options.rounds, 20000, 2000), (real, 16, 3, 1000, 100),
+             (real, 64, 3, 300, 30)]
+    plans += [(tools.null, threads, 3, calls, calls)
+              for threads, calls in ((1, 20000), (16, 4000), (64, 1000))]
+    rows, lost = run_plans(tools, options, names, plans)
     return {"calls": rows, "lost_records": lost}, calls_table(rows) + [
+        "", f"Records lost in all recorded runs: {lost}."]
+
+
+AGAINST = "bare", "before", "immediate", "deferred"
+
+
+def bench_before(tools, options):
+    """The same figures, side by side with those of another build: has a call become dearer?"""
+    if not tools.before:
+        raise RuntimeError("--against names no stage")
+    plans = [(None, 1, options.rounds, 20000, 1000), (None, 16, 3, 1000, 100)]
+    plans += [(tools.null, 1, options.rounds, 20000, 20000), (tools.null, 16, 3, 4000, 4000)]
+    rows, lost = run_plans(tools, options, list(AGAINST), plans)
+    lines = ["Nanoseconds that recording adds to one driver call, the build before and this one by "
+             "turns, under both policies; medians of the rounds, their range in brackets.", "",
+             "| driver | threads | call | bare | before | immediate | deferred |",
+             "| --- | ---: | --- | ---: | --- | --- | --- |"]
+    for row in rows:
+        cells = [row["driver"], str(row["threads"]), row["case"], f"{row['bare_ns']:.0f}"]
+        cells += [with_range(row, name + "_added") for name in AGAINST[1:]]
+        lines.append("| " + " | ".join(cells) + " |")
+    return {"calls": rows, "lost_records": lost}, lines + [
         "", f"Records lost in all recorded runs: {lost}."]
 
 
@@ -304,20 +292,18 @@ def parse_options():
     parser.add_argument("--only", default="start,calls,turns,step",
                         help="parts, comma-separated [%(default)s]")
     parser.add_argument("--out", default="gpu-bench-out", help="results go here [%(default)s]")
+    parser.add_argument("--against", default=".stageB",
+                        help="stage of another build, for the part 'before' [%(default)s]")
     parser.add_argument("--rounds", type=int, default=5,
                         help="rounds of the calls on one thread [%(default)s]")
     parser.add_argument("--pairs", type=int, default=10,
                         help="pairs of training runs [%(default)s]")
+    parser.add_argument("--step-rounds", type=int, default=3,
+                        help="rounds of the programs' steps under each policy [%(default)s]")
     parser.add_argument("--switches", type=int, default=80,
                         help="pairs of stretches with the interposer off and on [%(default)s]")
     parser.add_argument("--quick", action="store_true", help="few calls: only shows that it works")
     return parser.parse_args()
-
-
-def has_gpu():
-    probe = "import ctypes,sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) != 0)"
-    return not subprocess.run([sys.executable, "-c", probe], stderr=subprocess.DEVNULL,
-                              check=False).returncode
 
 
 def describe_machine(options):
@@ -333,7 +319,9 @@ def describe_machine(options):
 
 def run_part(name, tools, options):
     parts = {"calls": bench_calls, "step": bench_step, "turns": bench_turns,
-             "start": bench_start, "example": write_example}
+             "start": bench_start, "example": write_example, "before": bench_before,
+             "free": frees.bench_free, "gap": frees.bench_gap, "torch": frees.bench_torch,
+             "cupy": frees.bench_cupy, "cpp": frees.bench_cpp}
     begin = time.monotonic()
     try:
         result, lines = parts[name](tools, options)
@@ -347,13 +335,13 @@ def run_part(name, tools, options):
 def main():
     options = parse_options()
     options.gpu = has_gpu()
-    tools = Tools(options.stage)
+    tools = Tools(options.stage, options.against)
     if not tools.custody or not tools.calls or not tools.preload:
         print(f"gpu-bench: nothing built in {options.stage}", file=sys.stderr)
         return 1
     shutil.rmtree(pathlib.Path(options.out) / "bench-calls.db", ignore_errors=True)
     pathlib.Path(options.out).mkdir(parents=True, exist_ok=True)
-    names = [name for name in options.only.split(",") if name in ("start", "calls") or options.gpu]
+    names = [name for name in options.only.split(",") if name in ANYWHERE or options.gpu]
     text, results = [describe_machine(options), ""], {}
     print("\n".join(text))
     for name in names:

@@ -5,12 +5,13 @@ torch_step.py run: 500 steps, each timed by itself; prints the median step, the
 mean and the 90th percentile in nanoseconds and a hash of all losses, to their
 last bit.
 
+torch_step.py frees: the same, with tabs, and before the hash the most device memory
+that was in use in some steps more.
+
 torch_step.py switch N: N pairs of medians, of 25 steps with the interposer out
 of the way and 25 with it (switch_preload.c must be loaded above it).
 """
 import ctypes
-import gc
-import hashlib
 import os
 import statistics
 import sys
@@ -19,6 +20,8 @@ import time
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch
+
+import steps
 
 STEPS = int(os.environ.get("STEPS", "500"))
 BATCH, WIDTH, LAYERS, BATCHES, SHORT = 256, 1024, 8, 16, 25
@@ -35,10 +38,10 @@ def build():
     return model, torch.optim.SGD(model.parameters(), lr=0.01)
 
 
-def run(model, optimizer, batches, steps):
+def run(model, optimizer, batches, count):
     """Returns losses and nanoseconds; one pinned copy up and one read-back a step."""
     losses, times = [], []
-    for i in range(steps):
+    for i in range(count):
         start = time.perf_counter_ns()
         data = batches[i % BATCHES].cuda(non_blocking=True)
         optimizer.zero_grad(set_to_none=True)
@@ -52,10 +55,15 @@ def run(model, optimizer, batches, steps):
 
 def time_steps(batches):
     losses, times = run(*build(), batches, STEPS)
-    text = " ".join(loss.hex() for loss in losses)
-    return " ".join([f"{statistics.median(times):.0f}", f"{statistics.mean(times):.0f}",
-                     f"{statistics.quantiles(times, n=10)[8]:.0f}",
-                     hashlib.sha256(text.encode("ascii")).hexdigest()])
+    return " ".join([*steps.summary(times), steps.digest(losses)])
+
+
+def time_frees(batches):
+    model, optimizer = build()
+    losses, times = run(model, optimizer, batches, STEPS)
+    with steps.HighWater() as water:
+        run(model, optimizer, batches, 2 * SHORT)
+    return "\t".join([*steps.summary(times), str(water.bytes), steps.digest(losses)])
 
 
 def switch_steps(batches, pairs):
@@ -74,22 +82,16 @@ def switch_steps(batches, pairs):
     return " ".join(found)
 
 
-def calm_down():
-    """Four CPUs for the main thread and autograd's, no collector of garbage, no helpers."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:4])
-    torch.set_num_threads(1)
-    gc.disable()
-
-
 def main():
-    calm_down()
+    steps.calm_down()
+    torch.set_num_threads(1)
     batches = [torch.randn(BATCH, WIDTH).pin_memory() for _ in range(BATCHES)]
     run(*build(), batches, 100)
     torch.cuda.synchronize()
     if sys.argv[1] == "switch":
         print(switch_steps(batches, int(sys.argv[2])))
     else:
-        print(time_steps(batches))
+        print((time_frees if sys.argv[1] == "frees" else time_steps)(batches))
 
 
 torch.manual_seed(1)

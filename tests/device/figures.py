@@ -33,8 +33,8 @@ class Figure:
 
 
 class Trace:
-    def __init__(self, custody, path):
-        self.custody, self.path = custody, path
+    def __init__(self, custody, path, policy="immediate"):
+        self.custody, self.path, self.policy = custody, path, policy
 
     def lines(self, query):
         """The rows of a query whose only column is text."""
@@ -66,6 +66,25 @@ class Trace:
             if COUNTED.match(line.strip()):
                 found.append(f"{line.strip()} was handed out as the driver has it")
         return found
+
+    def account(self):
+        """What it says of frees and of memory."""
+        return {name: values[0] for name, values in self.numbers(ACCOUNT).items()}
+
+
+ACCOUNT = """
+    SELECT 'frees='||COUNT(*) FROM allocation WHERE free_requested_ns IS NOT NULL
+    UNION ALL SELECT 'deferred='||COUNT(free_waited_ns) FROM allocation
+    UNION ALL SELECT 'in_frees_us='||(COALESCE(SUM(free_duration_ns), 0)/1000) FROM allocation
+    UNION ALL SELECT 'flushes='||COUNT(*) FROM flush
+    UNION ALL SELECT 'peak='||COALESCE(MAX(bytes), 0) FROM peak
+    UNION ALL SELECT 'pending_peak='||COALESCE(MAX(pending_peak_bytes), 0) FROM peak
+    UNION ALL SELECT 'ran_out='||COUNT(*) FROM failure WHERE origin = 'custody' AND result = 2
+    UNION ALL SELECT 'cured='||COUNT(*) FROM failure AS c
+        WHERE origin = 'custody' AND result = 2 AND NOT EXISTS
+        (SELECT 1 FROM failure AS p WHERE p.origin = 'program' AND p.result = 2
+         AND p.api_id = c.api_id AND p.thread_id = c.thread_id AND p.bytes = c.bytes)
+    UNION ALL SELECT 'findings='||COUNT(*) FROM finding"""
 
 
 # ---------------------------------------------------------------- the counters
@@ -102,9 +121,68 @@ BYTES = """SELECT name||'='||SUM(bytes) FROM
            GROUP BY name"""
 
 
-def compare_counts(trace, directory, source):
+# What custody calls in place of the program, in a run where frees are put off: the
+# attempt that is made again after memory ran out, and of the releases those that
+# are never made, because the context or the process ended first.
+REPEATED = """SELECT name||'='||COUNT(*) FROM failure JOIN api ON api.id = api_id
+              WHERE origin = 'custody' AND name NOT LIKE '%Free%' GROUP BY name"""
+NEVER_RELEASED = """SELECT kind||'='||COUNT(*) FROM allocation WHERE free_waited_ns IS NOT NULL
+                    AND release_cause IN ('exit', 'context', 'reset') GROUP BY kind"""
+REFUSED = """SELECT name||'='||COUNT(*) FROM finding JOIN api ON api.id = api_id GROUP BY name"""
+
+# A block freed by the first may be released by the second.
+RELEASES = {"cuMemFree_v2": ("device", "pitch", "managed"), "cuMemFreeHost": ("pinned",),
+            "cuArrayDestroy": ("array",)}
+
+
+def reaching_driver(trace, calls):
+    """What an observer beneath the interposer sees of the program's calls."""
+    for name, (count,) in trace.numbers(REPEATED).items():
+        calls[name] = [calls[name][0] + count, calls[name][1] + count]
+    for name, (count,) in trace.numbers(REFUSED).items():
+        calls[name] = [calls[name][0] - count, calls[name][1] - count]
+    never = trace.numbers(NEVER_RELEASED)
+    for name, kinds in RELEASES.items():
+        if name in calls:
+            calls[name][0] -= sum(never.get(kind, [0])[0] for kind in kinds)
+    return calls
+
+
+CONTEXTS = "SELECT 'v='||COUNT(*) FROM context"
+PROOF_BYTES = 4096
+
+
+def adopt_proofs(trace, calls, sizes, counts):
+    """Once in a context custody proves with a small block of its own how blocks are released."""
+    name = "cuMemAlloc_v2"
+    if name not in calls or name not in counts:
+        return
+    proofs = counts[name][0] - calls[name][0]
+    if 0 < proofs <= trace.numbers(CONTEXTS)["v"][0]:
+        calls[name][0] += proofs
+        calls.setdefault("cuMemFree_v2", [0, 0])[0] += proofs
+        sizes[name] = [sizes.get(name, [0])[0] + proofs * PROOF_BYTES]
+
+
+def join_frees(calls):
+    """cuMemFreeAsync releases what cuMemFree freed: one count for both."""
+    total = [0, 0]
+    for name in "cuMemFree_v2", "cuMemFreeAsync", "cuMemFreeAsync_ptsz":
+        total = [a + b for a, b in zip(total, calls.pop(name, [0, 0]))]
+    calls["cuMemFree and cuMemFreeAsync"] = total
+    return calls
+
+
+def compare_counts(trace, directory, source, is_beneath=False):
+    """is_beneath: the observer stands between the interposer and the driver."""
     counts, calls, sizes = read_counts(directory), trace.numbers(CALLS), trace.numbers(BYTES)
     found = []
+    if is_beneath and trace.policy != "immediate":
+        calls = reaching_driver(trace, calls)
+        adopt_proofs(trace, calls, sizes, counts)
+        calls = join_frees(calls)
+        sums = join_frees({name: values[:2] for name, values in counts.items()})
+        counts = {name: [*values, counts.get(name, [0, 0, 0])[2]] for name, values in sums.items()}
     for name, (count, errors, size) in sorted(counts.items()):
         ours = calls.get(name, [0, 0])
         found.append(Figure(source, name, "calls", ours[0], count))
@@ -118,6 +196,10 @@ def compare_counts(trace, directory, source):
 # ---------------------------------------------------------------- journals
 
 
+# When a block is no longer the program's; it may be released later.
+GONE = "CASE WHEN free_waited_ns IS NULL THEN released_ns ELSE free_requested_ns END"
+
+
 def conditions(row):
     """The WHERE clause that a journal row stands for."""
     terms = []
@@ -128,11 +210,13 @@ def conditions(row):
         terms.append(f"kind IN ({kinds})")
     if row["check"] == "transfer":
         terms.append("result = 0")
+    if row["check"] == "failure":
+        terms.append("origin = 'program'")
     if row["check"] in ("allocation", "live") and "api" not in row and row["kind"] != "ipc":
         terms.append("parent_id IS NULL")
     if row["check"] == "live":
         terms.append(f"alloc_ns + alloc_duration_ns <= {row['at']}"
-                     f" AND (released_ns IS NULL OR released_ns > {row['at']})")
+                     f" AND ({GONE} IS NULL OR {GONE} > {row['at']})")
     if "at_least" in row:
         terms.append(f"bytes >= {row['at_least']}")
     if "place" in row:
@@ -166,6 +250,6 @@ def compare_journal(trace, path):
         source = row.get("source", "own journal")
         names = {"count": "calls", "bytes": "bytes refused" if table == "failure" else "bytes"}
         for key, value in zip(("count", "bytes"), ours):
-            if key in row:
+            if key in row and (row[key] or table != "failure"):
                 found.append(Figure(source, name_of(row), names[key], value, row[key]))
     return found

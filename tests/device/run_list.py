@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the device list: each program bare, counted, recorded, and recorded and
-counted; compares the trace with the independent counts; prints the table.
+"""Runs the device list: each program bare, counted, and under each policy of
+frees recorded, and recorded and counted; compares the traces with the
+independent counts; prints the tables.
 
 Called by scripts/gpu-test, whose --help tells the options.
 """
 import argparse
 import concurrent.futures
 import glob
+import itertools
 import os
 import pathlib
 import re
@@ -22,8 +24,8 @@ import figures
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-VARIANTS = ["bare", "counted", "recorded", "both"]
 RECORDED = "recorded", "both", "cupti"
+POLICIES = "immediate", "deferred", "nowait"
 SKIPPED = 77
 COMPLAINTS_MAX = 16
 
@@ -33,12 +35,21 @@ class Program:
 
     steady: it makes the same driver calls on every run, so that a count taken
     in one run can be compared with the trace of another.
+    is_counted: there is something to count; where not, only the output matters.
+    is_alone: it takes the whole device, nothing else may run.
+    settings: environment that it has on the simulated driver.
     """
 
-    def __init__(self, name, group, command, status=0, simulated=False, steady=True, wheels=False):
+    def __init__(self, name, group, command, **more):
         self.name, self.group, self.command = name, group, command
-        self.status, self.simulated, self.steady = status, simulated, steady
-        self.wheels = wheels
+        self.status = more.get("status", 0)
+        self.simulated = more.get("simulated", False)
+        self.steady = more.get("steady", True)
+        self.wheels = more.get("wheels", False)
+        self.is_counted = more.get("is_counted", True)
+        self.is_alone = more.get("is_alone", False)
+        self.policies = more.get("policies", POLICIES)
+        self.settings = more.get("settings", {})
 
 
 def python(name, group, **more):
@@ -61,6 +72,15 @@ def program_list():
         Program("nvcc, static runtime", "static", ["runtime_static"]),
         Program("nvcc, shared runtime", "shared", ["runtime_shared", "5"], status=5),
         Program("nvcc, per-thread streams", "ptds", ["runtime_ptds"]),
+        Program("answers about what was freed", "freed", ["freed_answers"], simulated=True,
+                is_counted=False, settings={"SIMCUDA_STRICT": "0"}),
+        Program("leaning on the wait of a free", "lean", ["lean_on_wait"], simulated=True,
+                is_counted=False, policies=("immediate", "deferred"),
+                settings={"SIMCUDA_COPY_US": "3000"}),
+        Program("device kept at 95 %", "full", ["near_full"], simulated=True, is_counted=False,
+                is_alone=True, settings={"SIMCUDA_MEMORY": "256M", "SIMCUDA_CONTEXT": "4M",
+                                         "SIMCUDA_COPY_GBPS": "20",
+                                         "SIMCUDA_MEMSET_GBPS": "40"}),
     ]
 
 
@@ -100,10 +120,12 @@ class Tools:
 
 
 class Run:
-    """One program in one variant."""
+    """One program in one variant; a policy of frees where it is recorded."""
 
-    def __init__(self, program, variant, directory):
-        self.program, self.variant, self.directory = program, variant, directory
+    def __init__(self, program, variant, policy, directory):
+        self.program, self.variant, self.policy = program, variant, policy
+        self.directory = directory
+        self.name = f"{variant} {policy}" if policy else variant
         self.trace = str(directory / "trace.db")
         self.status = None
         self.seconds = 0.0
@@ -117,6 +139,8 @@ class Run:
             values["LD_PRELOAD"] = tools.counter
         if self.variant == "cupti":
             values["CUDA_INJECTION64_PATH"] = tools.cupti
+        if options.simulate:
+            values.update(self.program.settings)
         if options.simulate and self.variant not in RECORDED:
             values["LD_LIBRARY_PATH"] = tools.simulated
         if self.program.wheels and options.site:
@@ -127,8 +151,8 @@ class Run:
         if self.variant not in RECORDED:
             return self.program.command
         simulate = ["--simulate"] if options.simulate else []
-        return [tools.custody, "record", "-q", "-f", "-o", self.trace, *simulate, "--",
-                *self.program.command]
+        return [tools.custody, "record", "-q", "-f", "-o", self.trace, f"--frees={self.policy}",
+                *simulate, "--", *self.program.command]
 
     def start(self, tools, options):
         begin = time.monotonic()
@@ -152,108 +176,179 @@ class Run:
         return 128 - status if status < 0 and self.variant in RECORDED else status
 
 
-def make_runs(programs, work, variants):
+def variants_of(program, tools, options):
+    """Pairs of a variant and a policy.  CUPTI also counts what custody itself calls, so it
+    is asked where custody calls nothing."""
+    yield "bare", None
+    if program.is_counted and program.steady:
+        yield "counted", None
+    for policy in (name for name in options.policies if name in program.policies):
+        yield "recorded", policy
+        if program.is_counted:
+            yield "both", policy
+        if program.is_counted and policy == "immediate" and tools.cupti and not options.simulate:
+            yield "cupti", policy
+
+
+def make_runs(programs, tools, options):
     runs = []
     for program in programs:
-        for variant in variants:
-            directory = work / re.sub(r"[^a-z0-9]+", "-", program.name.lower()) / variant
+        folder = re.sub(r"[^a-z0-9]+", "-", program.name.lower())
+        for variant, policy in variants_of(program, tools, options):
+            directory = pathlib.Path(options.work) / folder / "-".join(
+                filter(None, [variant, policy]))
             directory.mkdir(parents=True)
-            runs.append(Run(program, variant, directory))
+            runs.append(Run(program, variant, policy, directory))
     return runs
 
 
 def run_all(runs, tools, options):
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for done in concurrent.futures.as_completed(
-                [pool.submit(run.start, tools, options) for run in runs]):
+                [pool.submit(run.start, tools, options)
+                 for run in runs if not run.program.is_alone]):
             done.result()
+    for run in runs:
+        if run.program.is_alone:
+            run.start(tools, options)
 
 
 class Result:
-    """What came of one program: its four runs and all figures compared."""
+    """What came of one program: its runs and all figures compared."""
 
     def __init__(self, program, runs, tools):
         self.program = program
-        self.run = {run.variant: run for run in runs if run.program is program}
-        self.figures = []
+        self.run = {run.name: run for run in runs if run.program is program}
+        self.figures = {}  # policy -> list
+        self.account = {}  # policy -> what the trace of the recorded run says of frees
         self.problems = []
         self.skipped = all(run.status == SKIPPED for run in self.run.values())
         if not self.skipped:
             self.judge(tools)
 
     def judge(self, tools):
-        bare = self.run["bare"]
-        self.same_output = all(run.output() == bare.output() for run in self.run.values())
-        self.same_status = all(run.status == run.expected_status() for run in self.run.values())
-        if not bare.output():
+        if not self.run["bare"].output():
             self.problems.append("printed nothing when run bare")
-        if not self.same_output:
-            self.problems.append("the output differs: " + self.odd_ones())
-        if not self.same_status:
-            self.problems.append("exit statuses: " + ", ".join(
-                f"{name} {run.status}" for name, run in self.run.items()))
-        for name in RECORDED:
-            if name in self.run:
-                self.compare(tools, name)
+        for run in self.run.values():
+            if not self.is_same(run):
+                self.problems.append(f"the output differs: {run.name}; " + self.first_line(run))
+            if run.status != run.expected_status():
+                self.problems.append(f"exit status {run.status}: {run.name}")
+        for run in self.run.values():
+            if run.variant in RECORDED:
+                self.compare(tools, run)
 
-    def odd_ones(self):
-        bare = self.run["bare"].output()
-        return ", ".join(name for name, run in self.run.items() if run.output() != bare)
+    def is_same(self, run):
+        return run.output() == self.run["bare"].output()
 
-    def compare(self, tools, name):
-        run = self.run[name]
+    def first_line(self, run):
+        """The first line that is not the same, for people."""
+        ours = run.output().decode("utf-8", "replace").splitlines()
+        bare = self.run["bare"].output().decode("utf-8", "replace").splitlines()
+        for one, two in itertools.zip_longest(ours, bare, fillvalue="nothing"):
+            if one != two:
+                return f"'{one[:120]}', bare '{two[:120]}'"
+        return "only in its line ends"
+
+    def of_policy(self, policy):
+        return [run for run in self.run.values() if run.policy == policy]
+
+    def compare(self, tools, run):
+        found = self.figures.setdefault(run.policy, [])
         if not os.path.exists(run.trace):
-            self.problems.append(f"no trace of the {name} run")
+            self.problems.append(f"no trace: {run.name}")
             return
-        trace = figures.Trace(tools.custody, run.trace)
+        trace = figures.Trace(tools.custody, run.trace, run.policy)
         try:
-            self.problems += [f"{name}: {text}" for text in trace.complaints()]
-            if name == "recorded":
-                self.figures += figures.compare_journal(trace, run.directory / "journal")
-            if name == "both":
-                self.figures += figures.compare_counts(trace, run.directory,
-                                                       "counting preload, same run")
-            elif name == "cupti":
-                self.figures += figures.compare_counts(trace, run.directory, "CUPTI, same run")
-            elif self.program.steady:
-                self.figures += figures.compare_counts(trace, self.run["counted"].directory,
-                                                       "counting preload, run alone")
+            self.problems += [f"{run.name}: {text}" for text in trace.complaints()]
+            if run.variant == "recorded":
+                found += figures.compare_journal(trace, run.directory / "journal")
+                self.account[run.policy] = trace.account()
+            if run.variant == "both":
+                found += figures.compare_counts(trace, run.directory, "counting preload, same run",
+                                                is_beneath=True)
+            elif run.variant == "cupti":
+                found += figures.compare_counts(trace, run.directory, "CUPTI, same run")
+            elif "counted" in self.run:
+                found += figures.compare_counts(trace, self.run["counted"].directory,
+                                                "counting preload, run alone")
         except figures.QueryFailed as failure:
-            self.problems.append(f"{name}: {failure}")
+            self.problems.append(f"{run.name}: {failure}")
 
-    def sources(self):
-        return list(dict.fromkeys(figure.source for figure in self.figures))
-
-    def is_good(self):
-        return not self.problems and self.figures and all(f.is_equal() for f in self.figures)
+    def all_figures(self):
+        return [figure for found in self.figures.values() for figure in found]
 
 
 def grouped(number):
     return f"{number:,}"
 
 
-def table_row(result, source):
-    rows = [figure for figure in result.figures if figure.source == source]
+def verdict(result, policy):
+    """Output and exit status of all runs under a policy, as cells."""
+    runs = [result.run["bare"]] + result.of_policy(policy)
+    status = next(run.status for run in runs if run.variant == "recorded")
+    is_good = all(run.status == run.expected_status() for run in runs)
+    return ["yes" if all(result.is_same(run) for run in runs) else "NO",
+            f"{status}" + ("" if is_good else " (WRONG)")]
+
+
+def table_row(result, policy, source):
+    rows = [figure for figure in result.figures[policy] if figure.source == source]
     cells = [result.program.name, source,
              f"{sum(f.is_equal() for f in rows)} of {len(rows)}"]
     for unit in "calls", "bytes":
         ours = sum(f.ours for f in rows if f.unit == unit)
         theirs = sum(f.theirs for f in rows if f.unit == unit)
         cells += [grouped(ours), grouped(theirs)]
-    cells += ["yes" if result.same_output else "NO",
-              f"{result.run['recorded'].status}" + ("" if result.same_status else " (WRONG)")]
-    return "| " + " | ".join(cells) + " |"
+    return "| " + " | ".join(cells + verdict(result, policy)) + " |"
 
 
-def table(results):
-    lines = ["| program | independent count | figures equal | calls: custody | independent "
+def table(results, policy):
+    """All independent counts under one policy."""
+    lines = [f"Under `--frees={policy}`:", "",
+             "| program | independent count | figures equal | calls: custody | independent "
              "| bytes: custody | independent | output as bare | exit |",
              "| --- | --- | --- | ---: | ---: | ---: | ---: | --- | --- |"]
     for result in results:
         if result.skipped:
             lines.append(f"| {result.program.name} | cannot run here | | | | | | | |")
             continue
-        lines += [table_row(result, source) for source in result.sources()]
+        sources = dict.fromkeys(figure.source for figure in result.figures.get(policy, []))
+        lines += [table_row(result, policy, source) for source in sources]
+    return lines
+
+
+def mebibytes(number):
+    return f"{number / (1 << 20):,.1f}"
+
+
+def frees_row(result, policy):
+    found = result.figures.get(policy, [])
+    account = result.account.get(policy, {})
+    equal = f"{sum(f.is_equal() for f in found)} of {len(found)}" if found else "none"
+    cells = [result.program.name, policy, equal, *verdict(result, policy),
+             grouped(account.get("frees", 0)), grouped(account.get("deferred", 0)),
+             f"{account.get('in_frees_us', 0) / 1000:,.1f}", grouped(account.get("flushes", 0)),
+             mebibytes(account.get("peak", 0)), mebibytes(account.get("pending_peak", 0)),
+             grouped(account.get("ran_out", 0)), grouped(account.get("cured", 0)),
+             grouped(account.get("findings", 0))]
+    return "| " + " | ".join(cells) + " |"
+
+
+def frees_table(results):
+    """Every program under every policy, a line each."""
+    lines = ["The list under each policy; times and counts of frees from the trace. Figures are "
+             "all those compared with an independent count; memory ran out where the driver "
+             "refused an allocation that was then tried again, and that was cured where the "
+             "second attempt succeeded.", "",
+             "| program | frees | figures equal | output as bare | exit | frees | put off "
+             "| in frees, ms | passes | peak MiB | pending peak MiB | ran out | cured "
+             "| findings |",
+             "| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: "
+             "| ---: | ---: |"]
+    for result in results:
+        lines += [frees_row(result, policy) for policy in POLICIES
+                  if result.of_policy(policy) and not result.skipped]
     return lines
 
 
@@ -261,13 +356,15 @@ def complaints(results):
     """Not all differences of a run that failed: gpu-test.tsv has them."""
     lines = []
     for result in results:
-        wrong = [figure for figure in result.figures if not figure.is_equal()]
-        lines += [f"{result.program.name}: {problem}" for problem in result.problems]
-        lines += [f"{result.program.name}: {figure}" for figure in wrong[:COMPLAINTS_MAX]]
+        name = result.program.name
+        wrong = [f"{name}, {policy}: {figure}" for policy, found in result.figures.items()
+                 for figure in found if not figure.is_equal()]
+        lines += [f"{name}: {problem}" for problem in result.problems]
+        lines += wrong[:COMPLAINTS_MAX]
         if len(wrong) > COMPLAINTS_MAX:
-            lines.append(f"{result.program.name}: {len(wrong) - COMPLAINTS_MAX} more differ")
-        if not result.skipped and not result.figures:
-            lines.append(f"{result.program.name}: nothing could be compared")
+            lines.append(f"{name}: {len(wrong) - COMPLAINTS_MAX} more differ")
+        if not result.skipped and result.program.is_counted and not result.all_figures():
+            lines.append(f"{name}: nothing could be compared")
     return lines
 
 
@@ -288,19 +385,20 @@ def write_results(results, lines, options):
     (out / "gpu-test.md").write_text("\n".join(lines) + "\n")
     with open(out / "gpu-test.tsv", "w", encoding="ascii") as file:
         for result in results:
-            for figure in result.figures:
-                file.write(f"{result.program.name}\t{figure.row()}\n")
+            for policy, found in result.figures.items():
+                for figure in found:
+                    file.write(f"{result.program.name}\t{policy}\t{figure.row()}\n")
     with tarfile.open(out / "gpu-test-work.tar.xz", "w:xz", preset=1) as tar:
         for path in sorted(pathlib.Path(options.work).glob("*/*/*")):
-            if path.is_file() and path.parent.name in RECORDED + tuple(VARIANTS) \
-                    and path.stat().st_size < (4 << 20):
+            if path.is_file() and path.stat().st_size < (2 << 20):
                 tar.add(path, path.relative_to(options.work))
 
 
 def write_report(results, tools, options):
     """The report of the PyTorch run is an example for people: keep its text."""
     for result in results:
-        trace = "" if result.skipped else result.run["recorded"].trace
+        first = next((run for run in result.run.values() if run.variant == "recorded"), None)
+        trace = "" if result.skipped or not first else first.trace
         if result.program.name == "torch train" and os.path.exists(trace):
             with open(pathlib.Path(options.out) / "torch-train-report.txt", "wb") as file:
                 subprocess.run([tools.custody, "report", trace], stdout=file, check=False)
@@ -327,7 +425,10 @@ def parse_options():
     parser.add_argument("--stage", default=".stage",
                         help="folder made by scripts/gpu-stage, or a build directory [%(default)s]")
     parser.add_argument("--only", default="", help="groups, comma-separated: driver static shared "
-                        "ptds torch cupy jax numba")
+                        "ptds torch cupy jax numba freed lean full")
+    parser.add_argument("--policy", default="all",
+                        help="of frees: immediate, deferred, nowait, some of them with commas, or "
+                        "all [%(default)s]")
     parser.add_argument("--out", default="gpu-test-out", help="results go here [%(default)s]")
     parser.add_argument("--wheels", default=".whl",
                         help="wheels for numba, where its NumPy must be an older one [%(default)s]")
@@ -335,9 +436,16 @@ def parse_options():
                         help="programs that run at the same time [%(default)s]")
     parser.add_argument("--timeout", type=int, default=150,
                         help="seconds for one run [%(default)s]")
+    parser.add_argument("--stand-in", default="0x100",
+                        help="an address that nobody has [%(default)s]")
     parser.add_argument("--simulate", action="store_true",
                         help="on the simulated driver; runs what can run there")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.policies = POLICIES if options.policy == "all" else options.policy.split(",")
+    for name in options.policies:
+        if name not in POLICIES:
+            parser.error(f"no policy is named {name}")
+    return options
 
 
 def make_work(options):
@@ -351,7 +459,57 @@ def make_work(options):
 
 def print_times(runs):
     for run in runs:
-        print(f"{run.seconds:6.1f} s  status {run.status}  {run.program.name}, {run.variant}")
+        print(f"{run.seconds:6.1f} s  status {run.status}  {run.program.name}, {run.name}")
+
+
+# -------------------------------------------- what is answered about freed blocks
+
+
+def read_answers(text):
+    """Two words before the answer: what was freed, and what was asked."""
+    rows = (line.split(": ", 2) for line in text.splitlines())
+    return {tuple(row[:2]): row[2] for row in rows if len(row) == 3}
+
+
+def ask_bare(tools, options, *arguments):
+    """The driver's answers: about an address that nobody has, or to all questions."""
+    command = [tools.find("freed_answers"), *arguments]
+    values = dict(os.environ)
+    if options.simulate:
+        values.update(LD_LIBRARY_PATH=tools.simulated, SIMCUDA_STRICT="0")
+    done = subprocess.run(command, env=values, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=options.timeout, check=False)
+    return read_answers(done.stdout)
+
+
+def compare_answers(results, tools, options):
+    """Where an address that nobody has, or a policy, answers unlike a freed block."""
+    result = next((one for one in results if one.program.group == "freed"), None)
+    if result is None or result.skipped:
+        return []
+    columns = {run.policy or "bare": read_answers(run.output().decode("utf-8", "replace"))
+               for run in result.run.values()}
+    columns["nobody's address"] = ask_bare(tools, options, options.stand_in)
+    bare = columns.pop("bare")
+    odd = [key for key in bare
+           if any(column.get(key, bare[key]) != bare[key] for column in columns.values())]
+    lines = [f"{len(bare)} questions about what was freed; those answered otherwise than bare, "
+             f"and what is said of {options.stand_in}, an address nobody has:", "",
+             "| freed | asked | bare | " + " | ".join(columns) + " |",
+             "| --- | --- | --- |" + " --- |" * len(columns)]
+    for key in odd:
+        cells = [*key, bare[key], *(column.get(key, "") for column in columns.values())]
+        lines.append("| " + " | ".join(cell.strip() for cell in cells) + " |")
+    write_answers({**ask_bare(tools, options, "-a"), **bare}, columns, options)
+    return lines
+
+
+def write_answers(bare, columns, options):
+    with open(pathlib.Path(options.out) / "answers.tsv", "w", encoding="utf-8") as file:
+        file.write("\t".join(["freed", "asked", "bare", *columns]) + "\n")
+        for key, answer in bare.items():
+            file.write("\t".join([*key, answer, *(column.get(key, "")
+                                                 for column in columns.values())]) + "\n")
 
 
 def run_list(programs, tools, options):
@@ -360,13 +518,14 @@ def run_list(programs, tools, options):
         program.command[0] = tools.find(program.command[0])
     able = [program for program in programs if program.command[0]]
     wrong = [f"{program.name}: could not be built" for program in programs if program not in able]
-    variants = VARIANTS + (["cupti"] if tools.cupti and not options.simulate else [])
-    runs = make_runs(able, pathlib.Path(options.work), variants)
+    runs = make_runs(able, tools, options)
     run_all(runs, tools, options)
     print_times(runs)
     results = [Result(program, runs, tools) for program in able]
     wrong += complaints(results)
-    lines = [machine_line(options), ""] + table(results) + [""] + [f"* {line}" for line in wrong]
+    lines = [machine_line(options), "", *table(results, options.policies[0]), ""]
+    lines += [*frees_table(results), "", *compare_answers(results, tools, options), ""]
+    lines += [f"* {line}" for line in wrong]
     print("\n".join(lines))
     write_report(results, tools, options)
     write_results(results, lines, options)
