@@ -186,6 +186,7 @@ void deferq_reset(void)
 		atomic_store(&queues[number], NULL);
 	atomic_store(&highest, 0);
 	atomic_store(&deferq_list_items, 0);
+	atomic_store(&deferq_list_released, 0);
 	queue_slabs = (struct slab_spares){ 0 };
 	lock_give(&opening);
 }
@@ -202,6 +203,16 @@ bool deferq_holds(struct deferq *queue, enum deferq_kind kind, uint64_t handle)
 		item = item->next;
 	lock_give(&queue->lock);
 	return item != NULL;
+}
+
+static bool is_in_scope(struct deferq *queue)
+{
+	bool is_in;
+
+	lock_take(&queue->lock);
+	is_in = queue->scopes != 0;
+	lock_give(&queue->lock);
+	return is_in;
 }
 
 /* A pass over both queues that waits for nothing. */
@@ -233,12 +244,14 @@ void deferq_synchronized(struct deferq *queue, uint64_t mark, struct deferq_repo
 	if (is_empty(queue))
 		return;
 	deferq_event_raise_ready(queue, mark);
-	pass_both(queue, RELEASE_IDLE, true, report);
+	if (!is_in_scope(queue))
+		pass_both(queue, RELEASE_IDLE, true, report);
 }
 
 void deferq_collect(struct deferq *queue, struct deferq_report *report)
 {
-	pass_both(queue, RELEASE_IDLE, false, report);
+	if (!is_empty(queue) && !is_in_scope(queue))
+		pass_both(queue, RELEASE_IDLE, false, report);
 }
 
 /* Others may go on freeing: what they add is not this flush's. */
@@ -293,19 +306,9 @@ bool deferq_has_pending(int device)
 	return false;
 }
 
-static bool is_in_scope(struct deferq *queue)
-{
-	bool is_in;
-
-	lock_take(&queue->lock);
-	is_in = queue->scopes != 0;
-	lock_give(&queue->lock);
-	return is_in;
-}
-
 bool deferq_out_of_memory(int device, struct deferq_report *report)
 {
-	struct deferq_item **end = report->items ? report->items_end : &report->items;
+	uint64_t released = atomic_load(&deferq_list_released);
 	struct deferq *queue;
 	uint32_t number = 0;
 
@@ -314,7 +317,7 @@ bool deferq_out_of_memory(int device, struct deferq_report *report)
 	while ((queue = next_queue(device, &number)))
 		if (!deferq_settings.is_strict || !is_in_scope(queue))
 			flush_waiting(queue, RELEASE_OOM, report);
-	return *end != NULL;
+	return atomic_load(&deferq_list_released) != released;
 }
 
 static bool overlaps(const struct deferq_item *item, uint64_t address, uint64_t bytes)
@@ -394,6 +397,7 @@ bool deferq_resume(struct deferq *queue, struct deferq_report *report)
 	lock_give(&queue->lock);
 	if (!is_outermost || !deferq_enter(queue))
 		return was_open;
+	atomic_store(&queue->not_before, 0);
 	for (int kind = 0; kind < QUEUE_KINDS; kind++)
 		if (deferq_add_over_limit(queue, (enum queue_kind)kind))
 			deferq_add_keep_limits(queue, (enum queue_kind)kind, RELEASE_SCOPE, report);

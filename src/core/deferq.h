@@ -187,7 +187,11 @@ void deferq_dying(struct deferq *queue);
 void deferq_revive(struct deferq *queue);
 void deferq_drop(struct deferq *queue);
 
-/* Nested scopes suspend passes; leaving the outermost starts one if a limit is exceeded. */
+/*
+ * Nested scopes suspend passes, those where the program waits too, but neither
+ * out-of-memory nor a flush that is asked for.  Leaving the outermost one starts
+ * a pass if a limit is exceeded.
+ */
 void deferq_suspend(struct deferq *queue);
 bool deferq_resume(struct deferq *queue, struct deferq_report *report); /* false: none was open */
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/deferq_queue.h"
 
-bool deferq_event_push_context(struct deferq *queue, bool *was_pushed)
+CUresult deferq_event_push_context(struct deferq *queue, bool *was_pushed)
 {
 	CUcontext current = NULL;
+	CUresult result;
 
 	*was_pushed = false;
 	if (deferq_driver()->ctx_get_current(&current) == CUDA_SUCCESS && current == queue->handle)
-		return true;
-	*was_pushed = deferq_driver()->ctx_push_current(queue->handle) == CUDA_SUCCESS;
-	return *was_pushed;
+		return CUDA_SUCCESS;
+	result = deferq_driver()->ctx_push_current(queue->handle);
+	*was_pushed = result == CUDA_SUCCESS;
+	return result;
 }
 
 void deferq_event_pop_context(bool was_pushed)
@@ -21,28 +23,26 @@ void deferq_event_pop_context(bool was_pushed)
 }
 
 /* An event belongs to the context that is current when it is made. */
-static CUevent make_event(struct deferq *queue)
+static CUresult make_event(struct deferq *queue, CUevent *event)
 {
-	CUevent event = NULL;
 	bool was_pushed;
+	CUresult result = deferq_event_push_context(queue, &was_pushed);
 
-	if (!deferq_event_push_context(queue, &was_pushed))
-		return NULL;
-	if (deferq_driver()->event_create(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-		event = NULL;
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = deferq_driver()->event_create(event, CU_EVENT_DISABLE_TIMING);
 	deferq_event_pop_context(was_pushed);
-	return event;
+	return result;
 }
 
-CUevent deferq_event_take(struct deferq *queue)
+static CUresult take_event(struct deferq *queue, CUevent *event)
 {
-	CUevent event = NULL;
-
+	*event = NULL;
 	lock_take(&queue->lock);
 	if (queue->spares)
-		event = queue->spare[--queue->spares];
+		*event = queue->spare[--queue->spares];
 	lock_give(&queue->lock);
-	return event ? event : make_event(queue);
+	return *event ? CUDA_SUCCESS : make_event(queue, event);
 }
 
 void deferq_event_give(struct deferq *queue, CUevent event)
@@ -62,11 +62,11 @@ void deferq_event_give(struct deferq *queue, CUevent event)
 /* An event that could not be recorded may be in any state: it is not used again. */
 CUevent deferq_event_record(struct deferq *queue, uint64_t *serial, CUresult *result)
 {
-	CUevent event = deferq_event_take(queue);
+	CUevent event;
 
-	*result = CUDA_ERROR_UNKNOWN;
+	*result = take_event(queue, &event);
 	*serial = atomic_fetch_add(&queue->serial, 1) + 1;
-	if (!event)
+	if (*result != CUDA_SUCCESS)
 		return NULL;
 	*result = deferq_driver()->ctx_record_event(queue->handle, event);
 	if (*result == CUDA_SUCCESS)
@@ -97,5 +97,6 @@ void deferq_event_raise_ready(struct deferq *queue, uint64_t serial)
 	while (ready < serial &&
 	       !atomic_compare_exchange_weak(&queue->ready, &ready, serial))
 		continue;
-	atomic_store(&queue->ready_tick, deferq_driver()->ticks());
+	if (ready < serial)
+		atomic_store(&queue->ready_tick, deferq_driver()->ticks());
 }

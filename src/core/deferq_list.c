@@ -11,6 +11,7 @@
 #define SHARED_PAGE_MOST (UINT64_C(1) << 20) /* blocks up to this share pages */
 
 _Atomic uint64_t deferq_list_items;
+_Atomic uint64_t deferq_list_released;
 
 void deferq_list_append(struct item_list *list, struct deferq_item *item)
 {
@@ -70,6 +71,8 @@ void deferq_list_close(struct deferq *queue, struct deferq_item *item,
 		queue->statistics.released_bytes += item->bytes;
 	}
 	lock_give(&queue->lock);
+	if (item->cause != RELEASE_FAILED)
+		atomic_fetch_add(&deferq_list_released, 1);
 	deferq_count_out(queue);
 	report_item(report, item);
 }

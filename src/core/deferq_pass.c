@@ -53,6 +53,16 @@ static bool has_passed(struct pass *pass, CUevent event, uint64_t serial)
 	return false;
 }
 
+CUevent deferq_pass_record(struct pass *pass, uint64_t *serial)
+{
+	CUresult result;
+	CUevent event = deferq_event_record(pass->queue, serial, &result);
+
+	if (!event && is_sticky(result))
+		pass->error = result;
+	return event;
+}
+
 static bool is_ready(const struct deferq *queue, const struct deferq_item *item)
 {
 	return !deferq_needs_event((enum deferq_kind)item->kind) ||
@@ -67,13 +77,12 @@ static void take_late_event(struct pass *pass)
 {
 	struct deferq *queue = pass->queue;
 	struct deferq_item *newest = NULL;
-	CUresult result;
 	uint64_t serial;
 	CUevent event;
 
 	if (!deferq_driver()->ctx_record_event || !atomic_exchange(&queue->lacks_event, false))
 		return;
-	event = deferq_event_record(queue, &serial, &result);
+	event = deferq_pass_record(pass, &serial);
 	if (!event) {
 		atomic_store(&queue->lacks_event, true);
 		return;
@@ -141,7 +150,6 @@ static void learn_ready(struct pass *pass)
 static bool is_idle(struct pass *pass)
 {
 	struct deferq *queue = pass->queue;
-	CUresult result;
 	uint64_t serial;
 	CUevent event;
 	bool is_passed;
@@ -152,7 +160,7 @@ static bool is_idle(struct pass *pass)
 		return false;
 	if (!deferq_driver()->ctx_record_event)
 		return pass->is_idle;
-	event = deferq_event_record(queue, &serial, &result);
+	event = deferq_pass_record(pass, &serial);
 	is_passed = event && has_passed(pass, event, serial);
 	deferq_event_give(queue, event);
 	pass->is_busy = !is_passed;
@@ -200,7 +208,7 @@ static enum plain_release prove_plain(struct deferq *queue)
 
 	if (!deferq_driver()->mem_free_async || !deferq_driver()->ctx_record_event)
 		return PLAIN_FAILS;
-	if (!deferq_event_push_context(queue, &was_pushed))
+	if (deferq_event_push_context(queue, &was_pushed) != CUDA_SUCCESS)
 		return PLAIN_UNKNOWN;
 	answer = try_plain(queue);
 	deferq_event_pop_context(was_pushed);
@@ -324,12 +332,12 @@ static void release_ready(struct pass *pass, enum queue_kind kind)
 	struct deferq_item *before = NULL, *item;
 
 	while (!pass->error && !is_late(pass) && (item = next_ready(queue, kind, &before))) {
+		item->ready = item->ready ? item->ready : atomic_load(&queue->ready_tick);
 		if (!may_release(pass, item)) {
 			before = item;
 			continue;
 		}
 		take_out(queue, kind, before, item);
-		item->ready = item->ready ? item->ready : atomic_load(&queue->ready_tick);
 		item->closed = deferq_driver()->ticks();
 		item->cause = pass->cause;
 		item->result = (uint16_t)release(queue, item);
@@ -407,7 +415,7 @@ void deferq_pass_fail(struct pass *pass)
 		shut(pass);
 }
 
-void deferq_pass_run(struct pass *pass)
+static void run(struct pass *pass)
 {
 	learn_ready(pass);
 	for (int kind = 0; kind < QUEUE_KINDS; kind++)
@@ -415,6 +423,22 @@ void deferq_pass_run(struct pass *pass)
 			release_ready(pass, kind);
 	if (pass->takes_back)
 		take_back(pass);
+}
+
+/*
+ * Arrays, modules and pinned memory are asked back in their own context, and a
+ * thread that has run out of memory flushes the queues of others than its own.
+ */
+void deferq_pass_run(struct pass *pass)
+{
+	bool was_pushed;
+	CUresult result = deferq_event_push_context(pass->queue, &was_pushed);
+
+	if (result == CUDA_SUCCESS)
+		run(pass);
+	else
+		pass->error = result;
+	deferq_event_pop_context(was_pushed);
 	deferq_pass_fail(pass);
 }
 

@@ -99,7 +99,8 @@ uint64_t deferq_list_pages(const struct deferq_item *item);
 /* Memory of an item or a flush, back to the queue of that number. */
 void deferq_list_give_back(uint32_t context, void *memory, size_t bytes);
 
-extern _Atomic uint64_t deferq_list_items; /* waiting or issued, in all queues */
+extern _Atomic uint64_t deferq_list_items;    /* waiting or issued, in all queues */
+extern _Atomic uint64_t deferq_list_released; /* ever, in all queues */
 
 static inline void deferq_count_in(struct deferq *queue)
 {
@@ -134,7 +135,6 @@ void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind, enum rel
 			struct deferq_report *report);
 
 /* deferq_event.c: events of the context; inside the gate. */
-CUevent deferq_event_take(struct deferq *queue);
 void deferq_event_give(struct deferq *queue, CUevent event);
 
 /* Draw a serial and record an event of the context; NULL: *result tells why. */
@@ -147,7 +147,7 @@ CUresult deferq_event_wait(CUevent event, uint64_t *waited);
 void deferq_event_raise_ready(struct deferq *queue, uint64_t serial);
 
 /* Make the context current where another one is; deferq_event_pop_context() undoes it. */
-bool deferq_event_push_context(struct deferq *queue, bool *was_pushed);
+CUresult deferq_event_push_context(struct deferq *queue, bool *was_pushed);
 void deferq_event_pop_context(bool was_pushed);
 
 /* deferq_pass.c */
@@ -177,6 +177,9 @@ void deferq_pass_quick(struct pass *pass);
 void deferq_pass_begin(struct pass *pass);
 void deferq_pass_run(struct pass *pass);
 void deferq_pass_end(struct pass *pass); /* tells of it */
+
+/* An event of now, as deferq_event_record(); a sticky error becomes the pass's. */
+CUevent deferq_pass_record(struct pass *pass, uint64_t *serial);
 
 /* After a sticky error: shut the queue, cancel what it holds. */
 void deferq_pass_fail(struct pass *pass);

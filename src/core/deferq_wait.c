@@ -13,7 +13,6 @@ static CUevent event_to_wait(struct pass *pass, uint64_t *serial, bool *is_ours)
 {
 	struct deferq *queue = pass->queue;
 	struct deferq_item *item = NULL;
-	CUresult result;
 
 	for (int kind = 0; kind < QUEUE_KINDS && !item; kind++)
 		if (pass->is_wanted[kind])
@@ -25,7 +24,7 @@ static CUevent event_to_wait(struct pass *pass, uint64_t *serial, bool *is_ours)
 	}
 	if (!deferq_driver()->ctx_record_event)
 		return NULL;
-	return deferq_event_record(queue, serial, &result);
+	return deferq_pass_record(pass, serial);
 }
 
 /* Outside the gate: a capture may begin meanwhile. */

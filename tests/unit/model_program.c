@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model_program.h"
+
+#include "core/gate.h"
+#include "core/pending.h"
+#include "core/tracker.h"
+
+#include <string.h>
+
+struct deferq_settings program_settings;
+_Thread_local CUresult program_result;
+_Thread_local uint64_t program_waited;
+
+static _Thread_local struct program_told told, looked_at;
+static _Atomic uint32_t closes[MODEL_THINGS];
+
+static _Atomic uint32_t *closes_of(uint64_t handle)
+{
+	return &closes[handle / (program_nth(0, 1)) % MODEL_THINGS];
+}
+
+void program_begin(void)
+{
+	deferq_reset();
+	pending_reset();
+	tracker_reset();
+	gate_reset();
+	model_reset();
+	memset(closes, 0, sizeof(closes));
+	memset(&told, 0, sizeof(told));
+	program_settings = (struct deferq_settings){
+		.driver = &model_driver,
+		.max_count = 10,
+		.max_ratio = 0.2,
+		.host_bytes = HOST_BYTES,
+	};
+	model_make_current(1);
+}
+
+void program_end(void)
+{
+	if (model_current() != 1)
+		model_complain("context %u was left current", model_current());
+	if (atomic_load(&gate_in_flight))
+		model_complain("the gate was not left");
+	if (!tracker_check())
+		model_complain("the tracker is not consistent");
+}
+
+struct deferq *program_queue(uint32_t context)
+{
+	deferq_configure(&program_settings);
+	return deferq_open(model_context(context), context, context > 2, DEVICE_BYTES);
+}
+
+/* False: the kind is none that the tracker knows. */
+static bool find_space(enum deferq_kind kind, enum block_space *space)
+{
+	*space = kind == DEFERQ_ARRAY || kind == DEFERQ_MIPMAPPED_ARRAY ? SPACE_ARRAY :
+									  SPACE_ADDRESS;
+	return kind < DEFERQ_MODULE;
+}
+
+uint64_t program_make(uint32_t context, enum deferq_kind kind, uint64_t bytes)
+{
+	struct block block = {
+		.id = tracker_next_id(), .address = model_make(context, kind, bytes),
+		.bytes = bytes, .context = context, .references = 1, .kind = BLOCK_DEVICE };
+	enum block_space space;
+
+	if (!find_space(kind, &space))
+		return block.address;
+	block.space = (uint8_t)space;
+	if (tracker_add(&block))
+		model_complain("the tracker has no memory");
+	return block.address;
+}
+
+uint64_t program_nth(uint64_t first, int n)
+{
+	return first + ((uint64_t)n << 26);
+}
+
+static void book_item(const struct deferq_item *item)
+{
+	if (atomic_fetch_add_explicit(closes_of(item->handle), 1, memory_order_relaxed))
+		model_complain("a thing of kind %u was closed twice", item->kind);
+	if ((item->cause == RELEASE_FAILED) != (item->result != CUDA_SUCCESS))
+		model_complain("an item failed with %u and cause %u", item->result, item->cause);
+	if (item->cause != RELEASE_FAILED && !model_is_back(item->handle))
+		model_complain("a thing of kind %u was closed and is not back", item->kind);
+	if (item->ready > item->closed)
+		model_complain("an item was closed before it was ready");
+	if (told.count < PROGRAM_TOLD)
+		told.items[told.count++] = *item;
+}
+
+static void book(struct deferq_report *report)
+{
+	for (struct deferq_item *item = report->items; item; item = item->next)
+		book_item(item);
+	for (struct deferq_flush *flush = report->flushes; flush; flush = flush->next)
+		if (told.flush_count < PROGRAM_TOLD)
+			told.flushes[told.flush_count++] = *flush;
+	deferq_told(report);
+}
+
+enum deferq_answer program_free(uint64_t handle)
+{
+	enum deferq_kind kind = model_kind(handle);
+	struct deferq_item item = { .handle = handle, .bytes = model_bytes(handle),
+				    .kind = (uint8_t)kind, .caller = program_free };
+	struct deferq_report report = { 0 };
+	enum deferq_answer answer;
+	enum block_space space;
+	struct block block = { 0 };
+
+	if (find_space(kind, &space)) {
+		if (!tracker_find(space, handle, &block) || !pending_begin(&block)) {
+			model_complain("a block was not there to be freed");
+			return DEFERQ_REFUSED;
+		}
+		item.id = block.id;
+		item.space = block.space;
+	}
+	model_use_until_now(handle);
+	answer = deferq_add(deferq_find(model_owner(handle)), &item, &program_result,
+			    &program_waited, &report);
+	if (answer != DEFERQ_QUEUED && block.id)
+		pending_cancel(&block);
+	book(&report);
+	return answer;
+}
+
+uint64_t program_free_new(uint32_t context, enum deferq_kind kind, uint64_t bytes, int count)
+{
+	uint64_t first = model_next_handle();
+
+	for (int i = 0; i < count; i++)
+		program_make(context, kind, bytes);
+	for (int i = 0; i < count; i++)
+		if (program_free(program_nth(first, i)) != DEFERQ_QUEUED)
+			model_complain("a free was not queued");
+	return first;
+}
+
+void program_collect(uint32_t context)
+{
+	struct deferq_report report = { 0 };
+
+	deferq_collect(deferq_find(context), &report);
+	book(&report);
+}
+
+void program_flush(uint32_t context, bool does_wait)
+{
+	struct deferq_report report = { 0 };
+
+	deferq_flush(deferq_find(context), does_wait, &report);
+	book(&report);
+}
+
+void program_synchronize(uint32_t context)
+{
+	struct deferq_report report = { 0 };
+	uint64_t mark = deferq_mark(deferq_find(context));
+
+	model_synchronize(context);
+	deferq_synchronized(deferq_find(context), mark, &report);
+	book(&report);
+}
+
+bool program_out_of_memory(int device)
+{
+	struct deferq_report report = { 0 };
+	bool is_worth_it = deferq_out_of_memory(device, &report);
+
+	book(&report);
+	return is_worth_it;
+}
+
+bool program_resume(uint32_t context)
+{
+	struct deferq_report report = { 0 };
+	bool was_open = deferq_resume(deferq_find(context), &report);
+
+	book(&report);
+	return was_open;
+}
+
+void program_reuse(uint64_t address, uint64_t bytes, uint64_t tick)
+{
+	struct deferq_report report = { 0 };
+
+	deferq_reuse(address, bytes, tick, &report);
+	book(&report);
+}
+
+const struct program_told *program_look(void)
+{
+	looked_at = told;
+	told.count = 0;
+	told.flush_count = 0;
+	return &looked_at;
+}
+
+uint32_t program_closes(uint64_t handle)
+{
+	return atomic_load_explicit(closes_of(handle), memory_order_relaxed);
+}
+
+uint64_t program_waiting_in(uint32_t context, enum queue_kind kind)
+{
+	struct deferq_statistics statistics;
+
+	deferq_statistics(deferq_find(context), &statistics);
+	return statistics.count[kind];
+}
+
+uint64_t program_waiting(uint32_t context)
+{
+	return program_waiting_in(context, QUEUE_MEMORY) +
+	       program_waiting_in(context, QUEUE_OBJECTS);
+}
+
+uint64_t program_issued(uint32_t context)
+{
+	struct deferq_statistics statistics;
+
+	deferq_statistics(deferq_find(context), &statistics);
+	return statistics.issued;
+}

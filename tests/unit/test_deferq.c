@@ -1,0 +1,874 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is documented of the queue, rule by rule: limits, order, scopes, out of
+ * memory, errors, explicit flushes.  The context is idle unless a test says so.
+ */
+#include "model_program.h"
+
+#include "core/gate.h"
+#include "core/pending.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+static void begin(void)
+{
+	program_begin();
+	model_watch(program_queue(1));
+	model_watch(program_queue(2));
+	model_watch(program_queue(3));
+}
+
+static void end(void)
+{
+	program_end();
+	ck_assert_msg(!model_complaint(), "%s", model_complaint());
+}
+
+/* Settings of their own need queues of their own. */
+static void configure(int64_t count, double ratio)
+{
+	program_begin();
+	program_settings.max_count = count;
+	program_settings.max_ratio = ratio;
+	model_watch(program_queue(1));
+}
+
+static void check_one_flush(enum queue_kind queue, enum release_cause cause, uint32_t count,
+			    uint64_t bytes)
+{
+	const struct program_told *told = program_look();
+
+	ck_assert_uint_eq(told->flush_count, 1);
+	ck_assert_int_eq(told->flushes[0].queue, queue);
+	ck_assert_int_eq(told->flushes[0].cause, cause);
+	ck_assert_uint_eq(told->flushes[0].count, count);
+	ck_assert_uint_eq(told->flushes[0].bytes, bytes);
+	ck_assert_uint_eq(told->flushes[0].failed, 0);
+	ck_assert_uint_eq(told->flushes[0].waited, 0);
+}
+
+static bool all_released(uint64_t first, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (model_releases(program_nth(first, i)) != 1)
+			return false;
+	return true;
+}
+
+static enum queue_kind queue_of(enum deferq_kind kind)
+{
+	return kind >= DEFERQ_MODULE ? QUEUE_OBJECTS : QUEUE_MEMORY;
+}
+
+/* ---------------------------------------------------------------- the count */
+
+START_TEST(ten_items_wait)
+{
+	uint64_t first = program_free_new(1, (enum deferq_kind)_i, 1, 10);
+
+	ck_assert_uint_eq(program_waiting(1), 10);
+	for (int i = 0; i < 10; i++)
+		ck_assert_uint_eq(model_releases(program_nth(first, i)), 0);
+	ck_assert_uint_eq(program_look()->flush_count, 0);
+	ck_assert(deferq_has_pending(0));
+}
+END_TEST
+
+START_TEST(eleventh_item_starts_a_pass_and_goes_with_it)
+{
+	uint64_t first = program_free_new(1, (enum deferq_kind)_i, 1, 11);
+
+	ck_assert(all_released(first, 11));
+	ck_assert_uint_eq(program_waiting(1), 0);
+	check_one_flush(queue_of((enum deferq_kind)_i), RELEASE_COUNT, 11, 11);
+	program_synchronize(1);
+	ck_assert(!deferq_has_pending(0));
+	for (int i = 0; i < 11; i++)
+		ck_assert_uint_eq(program_closes(program_nth(first, i)), 1);
+}
+END_TEST
+
+START_TEST(after_a_pass_counting_begins_anew)
+{
+	program_free_new(1, DEFERQ_MEMORY, 0, 11);
+	program_free_new(1, DEFERQ_MEMORY, 0, 10);
+	ck_assert_uint_eq(program_waiting(1), 10);
+	program_free_new(1, DEFERQ_MEMORY, 0, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+static const int64_t no_counts[] = { 0, -1, INT64_MIN };
+
+START_TEST(a_count_of_nothing_lets_nothing_wait)
+{
+	uint64_t first;
+
+	configure(no_counts[_i], 0.2);
+	first = program_free_new(1, DEFERQ_MEMORY, 0, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+	ck_assert(all_released(first, 1));
+	first = program_free_new(1, DEFERQ_MODULE, 0, 2);
+	ck_assert(all_released(first, 2));
+}
+END_TEST
+
+START_TEST(a_count_of_one_lets_one_wait)
+{
+	configure(1, 0.2);
+	program_free_new(1, DEFERQ_MEMORY, 0, 1);
+	ck_assert_uint_eq(program_waiting(1), 1);
+	program_free_new(1, DEFERQ_MEMORY, 0, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+START_TEST(a_huge_count_is_no_limit)
+{
+	configure(INT64_MAX, 0.2);
+	program_free_new(1, DEFERQ_MEMORY, 0, 1000);
+	ck_assert_uint_eq(program_waiting(1), 1000);
+}
+END_TEST
+
+START_TEST(memory_and_objects_are_counted_apart)
+{
+	uint64_t modules;
+
+	program_free_new(1, DEFERQ_MEMORY, 1, 10);
+	modules = program_free_new(1, DEFERQ_MODULE, 0, 10);
+	ck_assert_uint_eq(program_waiting(1), 20);
+	program_free_new(1, DEFERQ_EVENT, 0, 1);
+	ck_assert_uint_eq(program_waiting_in(1, QUEUE_OBJECTS), 0);
+	ck_assert_uint_eq(program_waiting_in(1, QUEUE_MEMORY), 10);
+	ck_assert(all_released(modules, 10));
+	check_one_flush(QUEUE_OBJECTS, RELEASE_COUNT, 11, 0);
+}
+END_TEST
+
+START_TEST(contexts_are_counted_apart)
+{
+	program_free_new(1, DEFERQ_MEMORY, 1, 10);
+	program_free_new(2, DEFERQ_MEMORY, 1, 10);
+	ck_assert_uint_eq(program_waiting(1), 10);
+	ck_assert_uint_eq(program_waiting(2), 10);
+	program_free_new(2, DEFERQ_MEMORY, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 10);
+	ck_assert_uint_eq(program_waiting(2), 0);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- the bytes */
+
+START_TEST(bytes_equal_to_the_limit_wait_and_one_more_starts_a_pass)
+{
+	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 100, 2);
+
+	ck_assert_uint_eq(program_waiting(1), 2);
+	program_free_new(1, DEFERQ_MEMORY, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+	ck_assert(all_released(first, 3));
+	check_one_flush(QUEUE_MEMORY, RELEASE_BYTES, 3, 201);
+}
+END_TEST
+
+START_TEST(one_item_may_exceed_the_bytes_alone)
+{
+	program_free_new(1, DEFERQ_MEMORY, 200, 1);
+	ck_assert_uint_eq(program_waiting(1), 1);
+	program_synchronize(1);
+	program_free_new(1, DEFERQ_MEMORY, 201, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+START_TEST(the_limit_of_bytes_is_floored)
+{
+	configure(10, 0.2999);
+	program_free_new(1, DEFERQ_MEMORY, 299, 1);
+	ck_assert_uint_eq(program_waiting(1), 1);
+	program_free_new(1, DEFERQ_MEMORY, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+START_TEST(a_ratio_of_nothing_lets_only_sizeless_items_wait)
+{
+	configure(10, 0);
+	program_free_new(1, DEFERQ_MEMORY, 0, 10);
+	ck_assert_uint_eq(program_waiting(1), 10);
+	program_free_new(1, DEFERQ_MEMORY, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+	program_free_new(1, DEFERQ_HOST, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+	program_free_new(1, DEFERQ_HOST, 0, 10);
+	ck_assert_uint_eq(program_waiting(1), 10);
+	program_free_new(1, DEFERQ_MEMORY, 0, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+static const double no_ratios[] = { 1e6, 1e300 };
+
+START_TEST(a_huge_ratio_is_no_limit)
+{
+	configure(10, no_ratios[_i]);
+	program_free_new(1, DEFERQ_MEMORY, 100000, 5);
+	program_free_new(1, DEFERQ_HOST, 100000, 5);
+	ck_assert_uint_eq(program_waiting(1), 10);
+}
+END_TEST
+
+START_TEST(bytes_of_objects_are_no_memory)
+{
+	program_free_new(1, DEFERQ_MODULE, 5000, 10);
+	ck_assert_uint_eq(program_waiting(1), 10);
+	program_free_new(1, DEFERQ_MEMORY, 200, 1);
+	ck_assert_uint_eq(program_waiting(1), 11);
+}
+END_TEST
+
+/* The machine has 500 bytes, of which 100 may wait. */
+START_TEST(host_bytes_are_measured_against_the_machine)
+{
+	struct deferq_statistics statistics;
+
+	program_free_new(1, DEFERQ_MEMORY, 200, 1);
+	program_free_new(1, DEFERQ_HOST, 100, 1);
+	deferq_statistics(program_queue(1), &statistics);
+	ck_assert_uint_eq(statistics.count[QUEUE_MEMORY], 2);
+	ck_assert_uint_eq(statistics.bytes[QUEUE_MEMORY], 300);
+	ck_assert_uint_eq(statistics.host_bytes, 100);
+	program_free_new(1, DEFERQ_HOST, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+	check_one_flush(QUEUE_MEMORY, RELEASE_BYTES, 3, 301);
+	deferq_statistics(program_queue(1), &statistics);
+	ck_assert_uint_eq(statistics.host_bytes, 0);
+}
+END_TEST
+
+START_TEST(host_items_count_with_the_others)
+{
+	program_free_new(1, DEFERQ_MEMORY, 1, 5);
+	program_free_new(1, DEFERQ_HOST, 1, 5);
+	ck_assert_uint_eq(program_waiting(1), 10);
+	program_free_new(1, DEFERQ_ARRAY, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- the order */
+
+START_TEST(items_are_released_in_the_order_of_their_frees)
+{
+	uint64_t handles[9];
+	const struct program_told *told;
+	uint64_t last = 0;
+
+	for (int i = 0; i < 9; i++)
+		handles[i] = program_make(1, (enum deferq_kind)_i, (uint64_t)(i * 7 % 5));
+	for (int i = 0; i < 9; i++)
+		program_free(handles[i * 4 % 9]);
+	program_flush(1, false);
+	told = program_look();
+	ck_assert_uint_eq(told->count, 9);
+	for (int i = 0; i < 9; i++) {
+		ck_assert_uint_eq(told->items[i].handle, handles[i * 4 % 9]);
+		ck_assert_uint_ge(told->items[i].closed, last);
+		last = told->items[i].closed;
+	}
+}
+END_TEST
+
+/* ---------------------------------------------------------------- scopes */
+
+START_TEST(nothing_is_released_inside_a_scope)
+{
+	deferq_suspend(program_queue(1));
+	program_free_new(1, DEFERQ_MEMORY, 100, 30);
+	program_free_new(1, DEFERQ_MODULE, 0, 30);
+	program_free_new(1, DEFERQ_EVENT, 0, 30);
+	ck_assert_uint_eq(program_waiting(1), 90);
+	ck_assert_uint_eq(program_look()->count, 0);
+	ck_assert_uint_eq(model_waits(), 0);
+	program_resume(1);
+}
+END_TEST
+
+START_TEST(leaving_the_outermost_scope_releases_what_exceeds_a_limit)
+{
+	struct deferq *queue = program_queue(1);
+
+	deferq_suspend(queue);
+	deferq_suspend(queue);
+	deferq_suspend(queue);
+	program_free_new(1, DEFERQ_MEMORY, 0, 11);
+	program_free_new(1, DEFERQ_MODULE, 0, 10);
+	ck_assert(program_resume(1));
+	ck_assert(program_resume(1));
+	ck_assert_uint_eq(program_waiting(1), 21);
+	ck_assert(program_resume(1));
+	ck_assert_uint_eq(program_waiting_in(1, QUEUE_MEMORY), 0);
+	ck_assert_uint_eq(program_waiting_in(1, QUEUE_OBJECTS), 10);
+	check_one_flush(QUEUE_MEMORY, RELEASE_SCOPE, 11, 0);
+	ck_assert(!program_resume(1));
+}
+END_TEST
+
+START_TEST(leaving_a_scope_within_the_limits_releases_nothing)
+{
+	deferq_suspend(program_queue(1));
+	program_free_new(1, DEFERQ_MEMORY, 20, 10);
+	program_free_new(1, DEFERQ_MODULE, 0, 10);
+	ck_assert(program_resume(1));
+	ck_assert_uint_eq(program_waiting(1), 20);
+	ck_assert_uint_eq(program_look()->flush_count, 0);
+}
+END_TEST
+
+START_TEST(leaving_a_scope_looks_at_both_queues)
+{
+	deferq_suspend(program_queue(1));
+	program_free_new(1, DEFERQ_MEMORY, 201, 1);
+	program_free_new(1, DEFERQ_MODULE, 0, 11);
+	ck_assert(program_resume(1));
+	ck_assert_uint_eq(program_waiting(1), 0);
+	ck_assert_uint_eq(program_look()->flush_count, 2);
+}
+END_TEST
+
+START_TEST(a_scope_never_opened_cannot_be_left)
+{
+	ck_assert(!program_resume(1));
+	deferq_suspend(program_queue(1));
+	program_free_new(1, DEFERQ_MEMORY, 0, 11);
+	ck_assert_uint_eq(program_waiting(1), 11);
+	ck_assert(program_resume(1));
+	ck_assert(!program_resume(1));
+}
+END_TEST
+
+START_TEST(a_scope_belongs_to_its_context)
+{
+	deferq_suspend(program_queue(1));
+	program_free_new(2, DEFERQ_MEMORY, 0, 11);
+	ck_assert_uint_eq(program_waiting(2), 0);
+	ck_assert(!program_resume(2));
+	ck_assert(program_resume(1));
+}
+END_TEST
+
+START_TEST(a_scope_is_left_though_a_pass_found_nothing_just_now)
+{
+	model_submit(1);
+	program_free_new(1, DEFERQ_MEMORY, 0, 11);
+	ck_assert_uint_eq(program_waiting(1), 11);
+	model_finish(1);
+	deferq_suspend(program_queue(1));
+	program_resume(1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+START_TEST(the_program_may_wait_inside_a_scope_and_nothing_is_released)
+{
+	deferq_suspend(program_queue(1));
+	program_free_new(1, DEFERQ_MEMORY, 0, 3);
+	program_free_new(1, DEFERQ_EVENT, 0, 3);
+	program_collect(1);
+	program_synchronize(1);
+	ck_assert_uint_eq(program_waiting(1), 6);
+	program_resume(1);
+	program_collect(1);
+	ck_assert(!deferq_has_pending(0));
+}
+END_TEST
+
+/* ---------------------------------------------------------------- out of memory */
+
+START_TEST(out_of_memory_flushes_both_queues_of_all_contexts_of_the_device)
+{
+	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 1, 3);
+
+	program_free_new(1, DEFERQ_MODULE, 0, 3);
+	program_free_new(2, DEFERQ_ARRAY, 1, 3);
+	program_free_new(3, DEFERQ_MEMORY, 1, 3);
+	ck_assert(program_out_of_memory(0));
+	ck_assert(!deferq_has_pending(0));
+	ck_assert(deferq_has_pending(1));
+	ck_assert(deferq_has_pending(-1));
+	for (int i = 0; i < 9; i++)
+		ck_assert(model_is_back(program_nth(first, i)));
+	for (uint32_t i = 0; i < program_look()->flush_count; i++)
+		ck_assert_int_eq(program_look()->flushes[i].cause, RELEASE_OOM);
+	ck_assert_uint_eq(program_waiting(3), 3);
+	ck_assert(program_out_of_memory(-1));
+	ck_assert(!deferq_has_pending(-1));
+}
+END_TEST
+
+START_TEST(out_of_memory_takes_back_what_was_issued)
+{
+	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 1, 11);
+
+	ck_assert_uint_eq(program_issued(1), 11);
+	ck_assert(!model_is_back(first));
+	ck_assert(program_out_of_memory(0));
+	ck_assert(model_is_back(first));
+}
+END_TEST
+
+START_TEST(out_of_memory_waits_for_work)
+{
+	uint64_t first;
+
+	model_submit(1);
+	first = program_free_new(1, DEFERQ_MEMORY, 1, 2);
+	model_submit(1);
+	program_free_new(1, DEFERQ_MEMORY, 1, 2);
+	ck_assert(program_out_of_memory(0));
+	ck_assert(all_released(first, 4));
+	ck_assert_uint_gt(model_waits(), 0);
+	ck_assert_uint_eq(model_stalls(), 0);
+	ck_assert_uint_gt(program_look()->flushes[0].waited, 0);
+}
+END_TEST
+
+START_TEST(without_anything_pending_a_second_attempt_is_not_worth_it)
+{
+	ck_assert(!program_out_of_memory(0));
+	program_free_new(3, DEFERQ_MEMORY, 1, 3);
+	ck_assert(!program_out_of_memory(0));
+	ck_assert_uint_eq(program_waiting(3), 3);
+}
+END_TEST
+
+START_TEST(what_failed_to_be_released_is_not_worth_a_second_attempt)
+{
+	uint64_t handle = program_free_new(1, DEFERQ_MEMORY, 1, 1);
+
+	model_spoil(handle, CUDA_ERROR_INVALID_VALUE);
+	ck_assert(!program_out_of_memory(0));
+	ck_assert_uint_eq(program_closes(handle), 1);
+}
+END_TEST
+
+START_TEST(a_failed_release_in_one_context_does_not_keep_the_next_from_its_flush)
+{
+	model_spoil(program_free_new(1, DEFERQ_MEMORY, 1, 1), CUDA_ERROR_INVALID_VALUE);
+	program_free_new(2, DEFERQ_MEMORY, 1, 1);
+	ck_assert(program_out_of_memory(0));
+	ck_assert(!deferq_has_pending(0));
+}
+END_TEST
+
+START_TEST(out_of_memory_reaches_into_a_scope)
+{
+	deferq_suspend(program_queue(1));
+	program_free_new(1, DEFERQ_MEMORY, 1, 20);
+	ck_assert(program_out_of_memory(0));
+	ck_assert(!deferq_has_pending(0));
+	program_resume(1);
+}
+END_TEST
+
+START_TEST(to_the_letter_a_scope_holds_out_of_memory_off)
+{
+	program_begin();
+	program_settings.is_strict = true;
+	deferq_suspend(program_queue(1));
+	program_queue(2);
+	program_free_new(1, DEFERQ_MEMORY, 1, 20);
+	ck_assert(!program_out_of_memory(0));
+	ck_assert_uint_eq(program_waiting(1), 20);
+	program_free_new(2, DEFERQ_MEMORY, 1, 5);
+	ck_assert(program_out_of_memory(0));
+	ck_assert_uint_eq(program_waiting(1), 20);
+	ck_assert_uint_eq(program_waiting(2), 0);
+	program_resume(1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+START_TEST(out_of_memory_during_a_capture_flushes_nothing)
+{
+	program_free_new(1, DEFERQ_MEMORY, 1, 5);
+	gate_shut();
+	model_capture(true);
+	ck_assert(!program_out_of_memory(0));
+	ck_assert_uint_eq(program_waiting(1), 5);
+	model_capture(false);
+	gate_open();
+	ck_assert(program_out_of_memory(0));
+}
+END_TEST
+
+static void free_three_more(void)
+{
+	program_free_new(1, DEFERQ_MEMORY, 1, 3);
+}
+
+/* Another thread keeps freeing; what it frees now is no part of this flush. */
+START_TEST(a_flush_ends_though_others_go_on_freeing)
+{
+	program_free_new(1, DEFERQ_MEMORY, 1, 5);
+	model_interrupt(MODEL_STREAM_SYNCHRONIZE, free_three_more);
+	ck_assert(program_out_of_memory(0));
+	model_interrupt(MODEL_STREAM_SYNCHRONIZE, NULL);
+	ck_assert_uint_gt(program_waiting(1), 0);
+	ck_assert_uint_le(program_waiting(1), 12);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- a release fails */
+
+static const enum deferq_kind failing_kinds[] = { DEFERQ_MEMORY, DEFERQ_MANAGED, DEFERQ_HOST };
+
+/* Five items of 1, 2, 4, 8 and 16 bytes; one of them cannot be released. */
+static uint64_t free_five(enum deferq_kind kind, int spoilt, CUresult result)
+{
+	uint64_t first = model_next_handle();
+
+	for (int i = 0; i < 5; i++)
+		program_make(1, kind, UINT64_C(1) << i);
+	model_spoil(program_nth(first, spoilt), result);
+	for (int i = 0; i < 5; i++)
+		program_free(program_nth(first, i));
+	return first;
+}
+
+START_TEST(a_failed_release_is_told_and_dropped_and_ends_its_pass)
+{
+	enum deferq_kind kind = failing_kinds[_i / 5];
+	int spoilt = _i % 5;
+	uint64_t first = free_five(kind, spoilt, CUDA_ERROR_INVALID_VALUE), bytes = 0;
+	const struct program_told *told;
+	struct deferq_statistics statistics;
+	int failures = 0;
+
+	program_flush(1, false);
+	told = program_look();
+	ck_assert_uint_eq(told->count, spoilt + 1);
+	for (uint32_t i = 0; i < told->count; i++) {
+		const struct deferq_item *item = &told->items[i];
+
+		if (item->cause != RELEASE_FAILED)
+			continue;
+		failures++;
+		ck_assert_uint_eq(item->handle, program_nth(first, spoilt));
+		ck_assert_uint_eq(item->result, CUDA_ERROR_INVALID_VALUE);
+		ck_assert_uint_eq(item->bytes, 1u << spoilt);
+		ck_assert_ptr_nonnull(item->caller);
+		ck_assert_uint_ne(item->id, 0);
+	}
+	ck_assert_int_eq(failures, 1);
+	ck_assert_uint_eq(told->flushes[0].failed, 1);
+	ck_assert_uint_eq(told->flushes[0].count, spoilt);
+	for (int i = spoilt + 1; i < 5; i++)
+		bytes += UINT64_C(1) << i;
+	deferq_statistics(program_queue(1), &statistics);
+	ck_assert_uint_eq(statistics.count[QUEUE_MEMORY], 4 - spoilt);
+	ck_assert_uint_eq(statistics.bytes[QUEUE_MEMORY], bytes);
+	ck_assert_uint_eq(statistics.host_bytes, kind == DEFERQ_HOST ? bytes : 0);
+	ck_assert_uint_eq(statistics.failed, 1);
+
+	program_flush(1, false);
+	ck_assert(all_released(first, 5));
+	ck_assert(!deferq_has_pending(0));
+}
+END_TEST
+
+/* A stale total would start a pass too early. */
+START_TEST(after_a_failure_the_limit_of_bytes_is_as_far_as_before)
+{
+	uint64_t first = program_free_new(1, DEFERQ_MANAGED, 100, 2);
+
+	model_spoil(first, CUDA_ERROR_INVALID_VALUE);
+	program_flush(1, false);
+	ck_assert_uint_eq(program_waiting(1), 1);
+	program_free_new(1, DEFERQ_MANAGED, 100, 1);
+	ck_assert_uint_eq(program_waiting(1), 2);
+	program_free_new(1, DEFERQ_MANAGED, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+START_TEST(the_free_that_starts_a_pass_succeeds_though_a_release_fails)
+{
+	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 0, 10);
+	uint64_t last = program_make(1, DEFERQ_MEMORY, 0);
+
+	model_spoil(program_nth(first, 4), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(program_free(last), DEFERQ_QUEUED);
+	ck_assert_int_eq(program_result, CUDA_SUCCESS);
+	ck_assert_uint_eq(program_waiting(1), 6);
+}
+END_TEST
+
+START_TEST(a_failure_among_memory_leaves_the_objects_for_the_next_pass)
+{
+	model_spoil(program_free_new(1, DEFERQ_MANAGED, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	program_free_new(1, DEFERQ_MODULE, 0, 2);
+	program_flush(1, false);
+	ck_assert_uint_eq(program_waiting(1), 2);
+	program_flush(1, false);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
+START_TEST(a_flush_that_waits_stops_at_a_failure_too)
+{
+	uint64_t first;
+
+	model_submit(1);
+	first = free_five(DEFERQ_MEMORY, 2, CUDA_ERROR_INVALID_VALUE);
+	program_flush(1, true);
+	ck_assert_uint_eq(program_waiting(1), 2);
+	ck_assert(model_is_back(first));
+	program_flush(1, true);
+	ck_assert(!deferq_has_pending(0));
+}
+END_TEST
+
+/* ---------------------------------------------------------------- explicit flushes */
+
+START_TEST(an_explicit_flush_releases_everything)
+{
+	program_free_new(1, DEFERQ_MEMORY, 1, 2);
+	program_free_new(1, DEFERQ_HOST, 1, 1);
+	program_free_new(1, DEFERQ_STREAM, 0, 2);
+	program_flush(1, false);
+	ck_assert(!deferq_has_pending(0));
+	ck_assert_uint_eq(program_look()->flush_count, 2);
+	ck_assert_int_eq(program_look()->flush_count, 0);
+}
+END_TEST
+
+START_TEST(an_explicit_flush_waits_only_if_asked_to)
+{
+	uint64_t first;
+
+	model_submit(1);
+	first = program_free_new(1, DEFERQ_MEMORY, 1, 2);
+	program_flush(1, false);
+	ck_assert_uint_eq(program_waiting(1), 2);
+	ck_assert_uint_eq(model_waits(), 0);
+	program_flush(1, true);
+	ck_assert_uint_eq(program_waiting(1), 0);
+	ck_assert_uint_eq(model_waits(), 1);
+	ck_assert(model_is_back(first));
+	ck_assert_int_eq(program_look()->flushes[0].cause, RELEASE_EXPLICIT);
+}
+END_TEST
+
+START_TEST(with_nothing_pending_the_driver_is_not_asked)
+{
+	uint64_t calls;
+
+	program_free_new(1, DEFERQ_MEMORY, 1, 3);
+	program_flush(1, true);
+	program_look();
+	calls = model_all_calls();
+	program_flush(1, true);
+	program_flush(1, false);
+	program_collect(1);
+	program_synchronize(1);
+	ck_assert(!program_out_of_memory(-1));
+	ck_assert_uint_eq(model_all_calls(), calls);
+	ck_assert_uint_eq(program_look()->flush_count, 0);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- statistics */
+
+START_TEST(statistics_tell_what_happened)
+{
+	struct deferq_statistics statistics;
+
+	program_free_new(1, DEFERQ_MEMORY, 3, 11);
+	program_free_new(1, DEFERQ_MEMORY, 5, 2);
+	program_free_new(1, DEFERQ_HOST, 7, 2);
+	program_free_new(1, DEFERQ_MODULE, 0, 4);
+	deferq_statistics(program_queue(1), &statistics);
+	ck_assert_uint_eq(statistics.count[QUEUE_MEMORY], 4);
+	ck_assert_uint_eq(statistics.bytes[QUEUE_MEMORY], 24);
+	ck_assert_uint_eq(statistics.host_bytes, 14);
+	ck_assert_uint_eq(statistics.count[QUEUE_OBJECTS], 4);
+	ck_assert_uint_eq(statistics.issued, 11);
+	ck_assert_uint_eq(statistics.issued_bytes, 33);
+	ck_assert_uint_eq(statistics.queued, 19);
+	ck_assert_uint_eq(statistics.released, 0);
+	ck_assert_uint_eq(statistics.deepest, 11);
+	ck_assert_uint_eq(statistics.passes[RELEASE_COUNT], 1);
+
+	model_submit(1);
+	program_free_new(1, DEFERQ_MEMORY, 1, 1);
+	program_flush(1, true);
+	deferq_statistics(program_queue(1), &statistics);
+	ck_assert_uint_eq(statistics.issued, 0);
+	ck_assert_uint_eq(statistics.released, 20);
+	ck_assert_uint_eq(statistics.released_bytes, 33 + 24 + 1);
+	ck_assert_uint_eq(statistics.failed, 0);
+	ck_assert_uint_ge(statistics.passes[RELEASE_EXPLICIT], 1);
+	ck_assert_uint_ge(statistics.waited, 1000 * MODEL_TICKS_PER_US);
+	ck_assert_uint_ge(statistics.longest, statistics.waited);
+}
+END_TEST
+
+START_TEST(an_item_tells_when_it_was_ready_and_when_it_left)
+{
+	uint64_t freed = model_now(), passed;
+	const struct deferq_item *item;
+
+	model_submit(1);
+	program_free_new(1, DEFERQ_MANAGED, 1, 1);
+	model_pass_us(100);
+	model_finish(1);
+	model_submit(1);
+	program_collect(1);
+	passed = model_now();
+	model_pass_us(100);
+	program_collect(1);
+	model_finish(1);
+	program_collect(1);
+	item = &program_look()->items[0];
+	ck_assert_uint_gt(item->ready, freed + 100 * MODEL_TICKS_PER_US);
+	ck_assert_uint_le(item->ready, passed);
+	ck_assert_uint_gt(item->closed, passed + 100 * MODEL_TICKS_PER_US);
+	ck_assert_uint_eq(item->context, 1);
+	ck_assert_int_eq(item->cause, RELEASE_IDLE);
+}
+END_TEST
+
+START_TEST(a_handle_without_a_block_is_found_while_it_waits)
+{
+	uint64_t module = program_free_new(1, DEFERQ_MODULE, 0, 1);
+
+	ck_assert(deferq_holds(program_queue(1), DEFERQ_MODULE, module));
+	ck_assert(!deferq_holds(program_queue(1), DEFERQ_EVENT, module));
+	ck_assert(!deferq_holds(program_queue(1), DEFERQ_MODULE, module + 1));
+	program_flush(1, false);
+	ck_assert(!deferq_holds(program_queue(1), DEFERQ_MODULE, module));
+}
+END_TEST
+
+START_TEST(a_block_is_pending_until_it_is_back)
+{
+	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 8, 11);
+	struct block block;
+
+	ck_assert_uint_eq(program_issued(1), 11);
+	ck_assert(pending_find(SPACE_ADDRESS, first + 7, &block));
+	ck_assert(block.is_pending);
+	ck_assert_uint_eq(pending_total, 11);
+	program_collect(1);
+	ck_assert(!pending_find(SPACE_ADDRESS, first + 7, &block));
+	ck_assert_uint_eq(pending_total, 0);
+	ck_assert_uint_eq(tracker_count(), 0);
+}
+END_TEST
+
+static TCase *add_case(Suite *suite, const char *name)
+{
+	TCase *tests = tcase_create(name);
+
+	tcase_add_checked_fixture(tests, begin, end);
+	suite_add_tcase(suite, tests);
+	return tests;
+}
+
+static void add_limits(Suite *suite)
+{
+	TCase *tests = add_case(suite, "limits");
+
+	tcase_add_loop_test(tests, ten_items_wait, 0, DEFERQ_KINDS);
+	tcase_add_loop_test(tests, eleventh_item_starts_a_pass_and_goes_with_it, 0, DEFERQ_KINDS);
+	tcase_add_test(tests, after_a_pass_counting_begins_anew);
+	tcase_add_loop_test(tests, a_count_of_nothing_lets_nothing_wait, 0, 3);
+	tcase_add_test(tests, a_count_of_one_lets_one_wait);
+	tcase_add_test(tests, a_huge_count_is_no_limit);
+	tcase_add_test(tests, memory_and_objects_are_counted_apart);
+	tcase_add_test(tests, contexts_are_counted_apart);
+	tcase_add_test(tests, bytes_equal_to_the_limit_wait_and_one_more_starts_a_pass);
+	tcase_add_test(tests, one_item_may_exceed_the_bytes_alone);
+	tcase_add_test(tests, the_limit_of_bytes_is_floored);
+	tcase_add_test(tests, a_ratio_of_nothing_lets_only_sizeless_items_wait);
+	tcase_add_loop_test(tests, a_huge_ratio_is_no_limit, 0, 2);
+	tcase_add_test(tests, bytes_of_objects_are_no_memory);
+	tcase_add_test(tests, host_bytes_are_measured_against_the_machine);
+	tcase_add_test(tests, host_items_count_with_the_others);
+	tcase_add_loop_test(tests, items_are_released_in_the_order_of_their_frees, 0, DEFERQ_KINDS);
+}
+
+static void add_scopes(Suite *suite)
+{
+	TCase *tests = add_case(suite, "scopes");
+
+	tcase_add_test(tests, nothing_is_released_inside_a_scope);
+	tcase_add_test(tests, leaving_the_outermost_scope_releases_what_exceeds_a_limit);
+	tcase_add_test(tests, leaving_a_scope_within_the_limits_releases_nothing);
+	tcase_add_test(tests, leaving_a_scope_looks_at_both_queues);
+	tcase_add_test(tests, a_scope_never_opened_cannot_be_left);
+	tcase_add_test(tests, a_scope_belongs_to_its_context);
+	tcase_add_test(tests, a_scope_is_left_though_a_pass_found_nothing_just_now);
+	tcase_add_test(tests, the_program_may_wait_inside_a_scope_and_nothing_is_released);
+}
+
+static void add_memory(Suite *suite)
+{
+	TCase *tests = add_case(suite, "out of memory");
+
+	tcase_add_test(tests, out_of_memory_flushes_both_queues_of_all_contexts_of_the_device);
+	tcase_add_test(tests, out_of_memory_takes_back_what_was_issued);
+	tcase_add_test(tests, out_of_memory_waits_for_work);
+	tcase_add_test(tests, without_anything_pending_a_second_attempt_is_not_worth_it);
+	tcase_add_test(tests, what_failed_to_be_released_is_not_worth_a_second_attempt);
+	tcase_add_test(tests,
+		       a_failed_release_in_one_context_does_not_keep_the_next_from_its_flush);
+	tcase_add_test(tests, out_of_memory_reaches_into_a_scope);
+	tcase_add_test(tests, to_the_letter_a_scope_holds_out_of_memory_off);
+	tcase_add_test(tests, out_of_memory_during_a_capture_flushes_nothing);
+	tcase_add_test(tests, a_flush_ends_though_others_go_on_freeing);
+}
+
+static void add_failures(Suite *suite)
+{
+	TCase *tests = add_case(suite, "failures");
+
+	tcase_add_loop_test(tests, a_failed_release_is_told_and_dropped_and_ends_its_pass, 0, 15);
+	tcase_add_test(tests, after_a_failure_the_limit_of_bytes_is_as_far_as_before);
+	tcase_add_test(tests, the_free_that_starts_a_pass_succeeds_though_a_release_fails);
+	tcase_add_test(tests, a_failure_among_memory_leaves_the_objects_for_the_next_pass);
+	tcase_add_test(tests, a_flush_that_waits_stops_at_a_failure_too);
+}
+
+static void add_rest(Suite *suite)
+{
+	TCase *tests = add_case(suite, "flushes and books");
+
+	tcase_add_test(tests, an_explicit_flush_releases_everything);
+	tcase_add_test(tests, an_explicit_flush_waits_only_if_asked_to);
+	tcase_add_test(tests, with_nothing_pending_the_driver_is_not_asked);
+	tcase_add_test(tests, statistics_tell_what_happened);
+	tcase_add_test(tests, an_item_tells_when_it_was_ready_and_when_it_left);
+	tcase_add_test(tests, a_handle_without_a_block_is_found_while_it_waits);
+	tcase_add_test(tests, a_block_is_pending_until_it_is_back);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("deferq");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	add_limits(suite);
+	add_scopes(suite);
+	add_memory(suite);
+	add_failures(suite);
+	add_rest(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
