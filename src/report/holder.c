@@ -87,12 +87,13 @@ static void read_holder(struct holder *holder, struct query *query, sqlite3_stmt
 	const char *kind = (const char *)sqlite3_column_text(statement, 2);
 	uint64_t caller = (uint64_t)sqlite3_column_int64(statement, 1);
 	struct symbol_place place = { NULL, 0 };
+	int sums = sqlite3_column_count(statement) - 3;
 
 	if (caller)
 		symbol_locate(query->symbols, sqlite3_column_int64(statement, 0), caller, &place);
 	holder->path = place.path;
 	holder->offset = place.offset;
-	for (int i = 0; i < HOLDER_SUMS; i++)
+	for (int i = 0; i < HOLDER_SUMS && i < sums; i++)
 		holder->sum[i] = sqlite3_column_int64(statement, 3 + i);
 	add_kind(holder, kind ? kind : "");
 }

@@ -14,7 +14,7 @@
 
 struct query;
 
-enum { HOLDER_SUMS = 3, HOLDER_KINDS_BYTES = 64 };
+enum { HOLDER_SUMS = 5, HOLDER_KINDS_BYTES = 64 };
 
 struct holder {
 	const char *path; /* NULL: unknown; owned by the symbol map */
@@ -29,7 +29,7 @@ struct holder_list {
 	size_t room;
 };
 
-/* `sql` gives process, caller, kind and HOLDER_SUMS sums; sorted by the first sum. */
+/* `sql` gives process, caller, kind and up to HOLDER_SUMS sums; sorted by the first sum. */
 void holder_load(struct holder_list *list, struct query *query, const char *sql);
 
 /* Made one for each file; what it had of places is gone afterwards. */

@@ -134,6 +134,14 @@ static void write_meta(const struct ingest_process *process)
 			 (int64_t)(control->start.real_ns - control->start.monotonic_ns));
 }
 
+static bool is_without_waits(const struct trace_control *control)
+{
+	char policy[CONTROL_TEXT_BYTES];
+
+	copy_text(policy, control->policy, sizeof(policy));
+	return *policy && strcmp(policy, "immediate") && strcmp(policy, "deferred");
+}
+
 static struct ingest_process *new_process(struct ingest *ingest, struct ingest_map *map,
 					  const char *name)
 {
@@ -147,6 +155,7 @@ static struct ingest_process *new_process(struct ingest *ingest, struct ingest_m
 	if (!process->name)
 		message_die(EXIT_COULD_NOT, "out of memory");
 	process->pid = map->control->pid;
+	process->never_waits = is_without_waits(map->control);
 	process->busy_ns = INT64_MAX;
 	process->is_local = is_this_boot(
 		copy_text(boot_id, map->control->boot_id, CONTROL_TEXT_BYTES));
@@ -251,6 +260,7 @@ static void free_process(struct ingest_process *process)
 		ingest_block_settle(&process->blocks, process->batch[i]);
 	ingest_merge_free(process);
 	ingest_identity_free(process);
+	ingest_table_free(&process->waits, free);
 	ingest_block_free_all(&process->blocks);
 	ingest_map_close(&process->map);
 	free(process->batch);

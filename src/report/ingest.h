@@ -80,6 +80,11 @@ struct ingest_object {
 	bool is_stored, is_batched;
 };
 
+/* When a thread's frees would have waited, had they waited: the latest such time. */
+struct ingest_wait {
+	int64_t from_ns, to_ns;
+};
+
 struct ingest_process {
 	struct ingest *ingest;
 	struct ingest_map map;
@@ -95,6 +100,7 @@ struct ingest_process {
 	bool is_local; /* of this boot: our own clock readings fit */
 	bool is_ended; /* nothing more will be written */
 	bool is_done;  /* and all of it is read */
+	bool never_waits;  /* its policy lets no free wait */
 	bool has_nonsense; /* numbers that are none of a program's; it was said */
 
 	struct ingest_table threads; /* by number: struct ingest_thread */
@@ -102,6 +108,7 @@ struct ingest_process {
 	struct ingest_table devices; /* by ordinal + 1: device.id as a pointer */
 	struct ingest_table streams, events; /* by handle: struct ingest_object */
 	struct ingest_table default_streams;
+	struct ingest_table waits; /* by thread.id: struct ingest_wait */
 	struct ingest_blocks blocks;
 
 	struct ingest_chunk **chunk; /* by segment: SEGMENT_CHUNKS each */

@@ -32,6 +32,7 @@ struct ingest_block {
 	int64_t waited_ns;   /* of the free, for the device */
 	int64_t pending_ns;  /* from here on it waits to be released, if it is deferred */
 	int64_t ready_ns;    /* its device work was seen done; 0: it was not */
+	int64_t saved_ns;    /* what the free would have waited; see schema.sql */
 	int64_t released_ns; /* 0 while live */
 	int64_t replaced_ns; /* another block got its address then; 0: none has */
 	uint32_t device_id;  /* of identity tables; 0: none */
@@ -48,6 +49,7 @@ struct ingest_block {
 	bool is_exported;
 	bool is_deferred;    /* its free put the release off */
 	bool is_pending;     /* and it is not released yet */
+	bool has_saved;
 	bool awaits_free;    /* released, but the record of its free is still to come */
 	bool is_stored;	     /* has a row */
 	bool is_batched;     /* its row is to be written with the next commit */

@@ -24,10 +24,41 @@ static void release(struct ingest_process *process, struct ingest_block *block, 
 	ingest_record_batch(process, block);
 }
 
+/*
+ * What the free would have waited for the device, had it waited.  A thread waits
+ * once for the same work however many blocks it frees meanwhile; releases come
+ * nearly in the order of frees, and one that does not may be counted too high.
+ */
+static void note_saved(struct ingest_process *process, struct ingest_block *block)
+{
+	int64_t from_ns = block->free_ns, to_ns = block->ready_ns, early_ns = 0, start_ns;
+	struct ingest_wait *wait = ingest_table_find(&process->waits, block->free_thread_id);
+
+	if (!process->never_waits || !block->is_deferred || !to_ns)
+		return;
+	block->has_saved = true;
+	if (to_ns <= from_ns)
+		return;
+	if (!wait) {
+		wait = ingest_table_memory(NULL, 1, sizeof(*wait));
+		*wait = (struct ingest_wait){ 0 };
+		ingest_table_put(&process->waits, block->free_thread_id, wait);
+	}
+	if (from_ns < wait->from_ns)
+		early_ns = (to_ns < wait->from_ns ? to_ns : wait->from_ns) - from_ns;
+	start_ns = from_ns > wait->to_ns ? from_ns : wait->to_ns;
+	block->saved_ns = early_ns + (to_ns > start_ns ? to_ns - start_ns : 0);
+	if (from_ns > wait->to_ns)
+		wait->from_ns = from_ns;
+	if (to_ns > wait->to_ns)
+		wait->to_ns = to_ns;
+}
+
 static void release_for_good(struct ingest_process *process, struct ingest_block *block,
 			     int64_t at_ns, enum release_cause cause)
 {
 	release(process, block, at_ns, cause);
+	note_saved(process, block);
 	ingest_block_retire(&process->blocks, block);
 }
 
@@ -38,6 +69,7 @@ static void meet_release(struct ingest_process *process, struct ingest_block *bl
 		ingest_record_use(process, block, block->pending_ns, 0, 1);
 		ingest_record_use(process, block, block->released_ns, 0, -1);
 	}
+	note_saved(process, block);
 	ingest_block_retire(&process->blocks, block);
 	ingest_record_batch(process, block);
 }

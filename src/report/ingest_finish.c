@@ -210,7 +210,8 @@ void ingest_finish(struct ingest *ingest)
 		rebuild_peaks(ingest);
 	store_run(ingest->store,
 		  "DELETE FROM sample; DELETE FROM peak; DELETE FROM peak_block;"
-		  "DELETE FROM transfer_total; DELETE FROM allocation_total;");
+		  "DELETE FROM transfer_total; DELETE FROM allocation_total;"
+		  "DELETE FROM free_total; DELETE FROM pending_total;");
 	write_samples(ingest);
 	write_peaks(ingest);
 	write_peak_blocks(ingest);

@@ -12,8 +12,10 @@ enum { INDENT = 2, LABEL = 9, HEIGHT = 4, LEVELS = 8, WIDEST = 120 };
 
 struct curve {
 	int64_t point[WIDEST]; /* highest use in each column */
+	int64_t pending[WIDEST]; /* of that, what was freed and is not released */
 	int width;
 	int64_t most;
+	bool has_band; /* pending memory is to be seen */
 };
 
 /* The column of a moment; the whole run is as wide as the curve. */
@@ -28,24 +30,33 @@ static int find_column(const struct report *report, int64_t at, int width)
 /* Between two moments the use is that of the earlier one. */
 static void gather(struct curve *curve, const struct report *report, const struct rows *rows)
 {
-	int64_t last = 0;
+	int64_t last = 0, waiting = 0;
 	int column = 0;
 
 	for (size_t i = 0; i < rows->count; i++) {
 		const struct rows_value *value = rows_at(rows, i);
 		int at = find_column(report, value[0].number, curve->width);
 
-		while (column < at)
-			curve->point[++column] = last;
+		while (column < at) {
+			curve->pending[++column] = waiting;
+			curve->point[column] = last;
+		}
 		last = value[1].number > 0 ? value[1].number : 0;
+		waiting = value[2].number > 0 ? value[2].number : 0;
 		if (last > curve->point[column])
 			curve->point[column] = last;
+		if (waiting > curve->pending[column])
+			curve->pending[column] = waiting;
 		if (last > curve->most)
 			curve->most = last;
 	}
-	while (column + 1 < curve->width)
-		curve->point[++column] = last;
+	while (column + 1 < curve->width) {
+		curve->pending[++column] = waiting;
+		curve->point[column] = last;
+	}
 }
+
+static const char *const band[] = { "-", "░" }; /* of a plain screen, and of one with UTF-8 */
 
 /* What line `line` (0 is the lowest) shows of a point: nothing, a part, or all of its height. */
 static const char *draw(const struct curve *curve, int column, int line, bool has_utf8)
@@ -54,12 +65,17 @@ static const char *draw(const struct curve *curve, int column, int line, bool ha
 	static const char *const ascii[] = { " ", ".", ".", ".", ":", ":", ":", ":", "#" };
 	double part = (double)curve->point[column] / (double)curve->most * HEIGHT * LEVELS;
 	int level = (int)part + (part > (int)part) - line * LEVELS;
+	double used = (double)(curve->point[column] - curve->pending[column]) /
+		      (double)curve->most * HEIGHT;
 
 	level = level < 0 ? 0 : level > LEVELS ? LEVELS : level;
+	/* The upper part is what is pending, where that fills half a line and more. */
+	if (level > LEVELS / 2 && used < line + 0.5 && curve->pending[column] > 0)
+		return band[has_utf8];
 	return has_utf8 ? block[level] : ascii[level];
 }
 
-static void print_line(const struct curve *curve, int line, bool has_utf8, FILE *stream)
+static void print_line(struct curve *curve, int line, bool has_utf8, FILE *stream)
 {
 	char label[FORMAT_BYTES] = "";
 	int end = curve->width;
@@ -71,8 +87,12 @@ static void print_line(const struct curve *curve, int line, bool has_utf8, FILE 
 	fprintf(stream, "%*s%*s %s", INDENT, "", LABEL, label, has_utf8 ? "│" : "|");
 	while (end && *draw(curve, end - 1, line, has_utf8) == ' ')
 		end--;
-	for (int column = 0; column < end; column++)
-		fputs(draw(curve, column, line, has_utf8), stream);
+	for (int column = 0; column < end; column++) {
+		const char *drawn = draw(curve, column, line, has_utf8);
+
+		curve->has_band |= drawn == band[has_utf8];
+		fputs(drawn, stream);
+	}
 	fputc('\n', stream);
 }
 
@@ -93,4 +113,7 @@ void output_curve(const struct report *report, const struct report_section *sect
 	format_duration(lasted, rows_minus(report->end_ns, report->start_ns));
 	fprintf(stream, "%*s%s0 s%*s\n", INDENT + LABEL + 1, "", terminal->has_utf8 ? "└" : "+",
 		curve.width - 3, lasted);
+	if (curve.has_band)
+		fprintf(stream, "%*s%s pending: freed by the program, not yet released\n",
+			INDENT + LABEL + 2, "", band[terminal->has_utf8]);
 }

@@ -58,10 +58,12 @@ void query_total(struct query *query);
 /* The sections, in the order of the report. */
 void query_process(struct query *query, struct report *report);
 void query_memory(struct query *query, struct report *report);
+void query_free(struct query *query, struct report *report);
 void query_leak(struct query *query, struct report *report);
 void query_transfer(struct query *query, struct report *report);
 void query_call(struct query *query, struct report *report);
 void query_trouble(struct query *query, struct report *report);
+void query_finding(struct query *query, struct report *report);
 void query_uncovered(struct query *query, struct report *report);
 
 #endif

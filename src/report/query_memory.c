@@ -184,7 +184,8 @@ static int64_t add_summary(struct query *query, struct report *report)
 	write_summary(query, value);
 	if (value[PENDING_PEAK].number)
 		report_note(section, REPORT_REMARK,
-			    "At most %s waited to be freed, beside what was live.",
+			    "At most %s of it was pending at a time: freed by the program, not yet "
+			    "released.",
 			    format_bytes(bytes, value[PENDING_PEAK].number));
 	if (value[PEAK_FOOTPRINT].number > value[PEAK_BYTES].number)
 		report_note(section, REPORT_REMARK,

@@ -9,6 +9,7 @@
 #include "report/message.h"
 #include "report/store.h"
 #include "report/total.h"
+#include "report/total_free.h"
 
 /* Slices of time in `sample`. */
 #define SLICES "480"
@@ -16,23 +17,20 @@
 #define IS_OWNER "parent_id IS NULL AND kind <> 'ipc'"
 #define IS_HOST "kind IN ('pinned', 'registered')"
 #define LIVES_FROM "alloc_ns + alloc_duration_ns"
-#define LIVES_TO "COALESCE(free_requested_ns, released_ns)"
+#define DEVICE_OF "CASE WHEN " IS_HOST " THEN NULL ELSE device_id END"
+#define PENDING_FROM "free_requested_ns + free_waited_ns" /* NULL: it is never */
 
 /* Every moment at which the bytes of a process, device and kind change. */
 static const char make_changes[] =
 	"CREATE TEMP TABLE change AS"
-	" SELECT " LIVES_FROM " AS at_ns, process_id,"
-	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END AS device_id, kind, bytes,"
-	"  0 AS pending"
-	"  FROM main.allocation WHERE " IS_OWNER
-	" UNION ALL SELECT " LIVES_TO ", process_id,"
-	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END, kind, -bytes,"
-	"  CASE WHEN free_requested_ns IS NULL THEN 0 ELSE bytes END"
-	"  FROM main.allocation WHERE " IS_OWNER " AND " LIVES_TO " IS NOT NULL"
-	" UNION ALL SELECT released_ns, process_id,"
-	"  CASE WHEN " IS_HOST " THEN NULL ELSE device_id END, kind, 0, -bytes"
-	"  FROM main.allocation WHERE " IS_OWNER
-	"  AND free_requested_ns IS NOT NULL AND released_ns IS NOT NULL";
+	" SELECT " LIVES_FROM " AS at_ns, process_id, " DEVICE_OF " AS device_id, kind, bytes,"
+	"  0 AS pending FROM allocation WHERE " IS_OWNER
+	" UNION ALL SELECT released_ns, process_id, " DEVICE_OF ", kind, -bytes,"
+	"  CASE WHEN " PENDING_FROM " <= released_ns THEN -bytes ELSE 0 END"
+	"  FROM allocation WHERE " IS_OWNER " AND released_ns IS NOT NULL"
+	" UNION ALL SELECT " PENDING_FROM ", process_id, " DEVICE_OF ", kind, 0, bytes"
+	"  FROM allocation WHERE " IS_OWNER
+	"  AND " PENDING_FROM " <= COALESCE(released_ns, 1 << 62)";
 
 /* A window over equal moments takes them all at once: a block freed at T is not live at T. */
 static const char make_peaks[] =
@@ -69,10 +67,10 @@ static const char make_samples[] =
 static const char make_peak_blocks[] =
 	"CREATE TEMP TABLE peak_block AS"
 	" SELECT NULL AS process_id, NULL AS device_id, id AS allocation_id"
-	"  FROM main.allocation, (SELECT at_ns FROM peak"
+	"  FROM allocation, (SELECT at_ns FROM peak"
 	"   WHERE process_id IS NULL AND device_id IS NULL)"
 	"  WHERE NOT " IS_HOST " AND " IS_OWNER
-	"  AND " LIVES_FROM " <= at_ns AND (" LIVES_TO " IS NULL OR " LIVES_TO " > at_ns)";
+	"  AND " LIVES_FROM " <= at_ns AND (released_ns IS NULL OR released_ns > at_ns)";
 
 static const char make_transfer_totals[] =
 	"CREATE TEMP TABLE transfer_total AS"
@@ -119,14 +117,45 @@ static bool has_table(struct query *query, const char *name)
 	return is_there;
 }
 
-static void make_allocation_totals(struct query *query)
+static bool has_column(struct query *query, const char *table, const char *column)
 {
-	char *sql = sqlite3_mprintf("CREATE TEMP TABLE allocation_total(%s)", total_columns);
+	sqlite3_stmt *statement =
+		query_prepare(query, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?");
+	bool is_there;
+
+	sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
+	sqlite3_bind_text(statement, 2, column, -1, SQLITE_STATIC);
+	is_there = query_step(query, statement);
+	sqlite3_finalize(statement);
+	return is_there;
+}
+
+/* A trace of before there were deferred frees has had none of them. */
+static void make_up_for_age(struct query *query)
+{
+	if (has_table(query, "allocation") && !has_column(query, "allocation", "free_saved_ns"))
+		query_run(query, "CREATE TEMP VIEW allocation AS SELECT *, NULL AS free_waited_ns,"
+				 " NULL AS ready_ns, NULL AS free_saved_ns FROM main.allocation");
+	if (!has_table(query, "finding"))
+		query_run(query, "CREATE TEMP TABLE finding(process_id, kind, api_id,"
+				 " allocation_id, address, at_ns, thread_id, context_id, caller)");
+}
+
+static void make_table(struct query *query, const char *name, const char *columns)
+{
+	char *sql = sqlite3_mprintf("CREATE TEMP TABLE %s(%s)", name, columns);
 
 	if (!sql)
 		message_die(EXIT_COULD_NOT, "out of memory");
 	query_run(query, sql);
 	sqlite3_free(sql);
+}
+
+static void make_allocation_totals(struct query *query)
+{
+	make_table(query, "allocation_total", total_columns);
+	make_table(query, "free_total", total_free_columns);
+	make_table(query, "pending_total", total_pending_columns);
 	if (total_allocations(query->db, "temp") != SQLITE_OK)
 		store_reader_fail(query->db, query->path);
 }
@@ -148,9 +177,11 @@ static void make_totals(struct query *query)
 void query_total(struct query *query)
 {
 	query_run(query, "PRAGMA query_only = 0");
+	make_up_for_age(query);
 	if (!query->is_complete)
 		make_totals(query);
 	if (!query->is_complete || !has_table(query, "allocation_total") ||
+	    !has_table(query, "free_total") ||
 	    !query_number(query, "SELECT count(*) FROM allocation_total", 0))
 		make_allocation_totals(query);
 	query_run(query, "PRAGMA query_only = 1");

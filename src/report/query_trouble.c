@@ -80,7 +80,6 @@ static void add_failures(struct query *query, struct report *report)
 	struct report_section *section =
 		report_add(report, "failures", "", REPORT_LIST, failure_columns);
 
-	section->heading = "TROUBLE";
 	section->nothing = query->lost > 0 ?
 				   "No failed call is among the records that were kept." :
 				   "No driver call failed.";
@@ -108,6 +107,7 @@ void query_trouble(struct query *query, struct report *report)
 		{ NULL, NULL, ROWS_TEXT },
 	};
 
+	query_finding(query, report);
 	add_failures(query, report);
 	add_lost(query, report);
 	query_uncovered(query, report);

@@ -103,12 +103,18 @@ static void print_trouble(struct summary *summary)
 	int64_t failures = ask(summary, "SELECT count(*) FROM failure");
 	int64_t lost = ask(summary, "SELECT sum(count) FROM gap");
 	int64_t uncovered = ask(summary, "SELECT count(DISTINCT name) FROM uncovered");
+	int64_t findings = ask(summary, "SELECT count(*) FROM finding");
+	char found[FORMAT_BYTES + 64] = "";
 
-	if (!failures && !lost && !uncovered) {
+	if (!failures && !lost && !uncovered && !findings) {
 		message_say("  trouble    none: no call failed, no record was lost");
 		return;
 	}
-	message_say("  trouble    %s failed %s, %s lost %s, %s %s not covered",
+	if (findings)
+		snprintf(found, sizeof(found), "%s %s of freed memory, ",
+			 format_count(summary->text[3], findings),
+			 plural(findings, "use", "uses"));
+	message_say("  trouble    %s%s failed %s, %s lost %s, %s %s not covered", found,
 		    format_count(summary->text[0], failures), plural(failures, "call", "calls"),
 		    format_count(summary->text[1], lost), plural(lost, "record", "records"),
 		    format_count(summary->text[2], uncovered),

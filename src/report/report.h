@@ -26,7 +26,7 @@ enum report_shape {
 	REPORT_FIELDS, /* one row; its keys belong to the object at `path` */
 	REPORT_LIST,   /* an array of objects */
 	REPORT_MAP,    /* an object of objects; the first column is the key */
-	REPORT_CURVE,  /* a list for programs; people see columns "at" and "bytes" drawn */
+	REPORT_CURVE,  /* a list for programs; people see the columns at, bytes and pending drawn */
 };
 
 enum report_tone { REPORT_REMARK, REPORT_HINT, REPORT_WARNING };

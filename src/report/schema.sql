@@ -127,6 +127,8 @@ CREATE TABLE allocation (		-- one block, from request to release
 	free_waited_ns INTEGER,		-- part of it that waited for the device; NULL unless the release was put
 					-- off: the block is pending from there to released_ns
 	ready_ns INTEGER,		-- when its device work was first seen done, of a deferred free
+	free_saved_ns INTEGER,		-- of a free that did not wait: what it would have waited for, at most; where
+					-- an earlier one of the thread would have waited too, it counts there
 	released_ns INTEGER,		-- NULL while live
 	release_cause TEXT,		-- freed, count, bytes, oom, idle, explicit, scope, context, reset, exit,
 					-- failed; NULL while live
@@ -332,6 +334,29 @@ CREATE TABLE allocation_total (		-- sums over blocks, so that a report opens at 
 	exit_bytes INTEGER NOT NULL,
 	ended_count INTEGER NOT NULL,	-- that died with their context
 	ended_bytes INTEGER NOT NULL
+);
+
+CREATE TABLE free_total (		-- sums over the program's frees, so that a report opens at once
+	process_id INTEGER NOT NULL,
+	api_id INTEGER,
+	caller INTEGER,
+	count INTEGER NOT NULL,
+	host_ns INTEGER NOT NULL,
+	max_ns INTEGER NOT NULL,
+	deferred INTEGER NOT NULL,	-- those whose release was put off
+	deferred_bytes INTEGER NOT NULL,
+	waited_ns INTEGER NOT NULL,
+	waited_max_ns INTEGER NOT NULL,
+	saved_ns INTEGER NOT NULL
+);
+
+CREATE TABLE pending_total (		-- one row: how long deferred frees were pending, all processes
+	released INTEGER NOT NULL,	-- of these are the times; what was pending at an end is not among them
+	median_ns INTEGER,		-- exact to a thousandth, as is the next
+	p99_ns INTEGER,
+	longest_ns INTEGER,
+	exit_count INTEGER NOT NULL,	-- still pending when their process ended
+	exit_bytes INTEGER NOT NULL
 );
 
 CREATE TABLE transfer_total (		-- sums, so that a report opens at once

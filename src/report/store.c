@@ -5,6 +5,7 @@
 
 #include "report/ingest_table.h"
 #include "report/message.h"
+#include "report/total_free.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -155,13 +156,26 @@ static void make_schema(struct store *store)
 	store_commit(store);
 }
 
+static void make_table(struct store *store, const char *name, const char *columns)
+{
+	char *sql = sqlite3_mprintf("CREATE TABLE IF NOT EXISTS %s(%s)", name, columns);
+
+	if (!sql)
+		message_die(EXIT_COULD_NOT, "out of memory");
+	store_run(store, sql);
+	sqlite3_free(sql);
+}
+
 /* What a trace lacks that an older version has begun; its rows stay as they are. */
 static void complete_schema(struct store *store)
 {
+	make_table(store, "free_total", total_free_columns);
+	make_table(store, "pending_total", total_pending_columns);
 	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('allocation') "
 				 "WHERE name = 'free_waited_ns'"))
 		store_run(store, "ALTER TABLE allocation ADD COLUMN free_waited_ns INTEGER;"
-				 "ALTER TABLE allocation ADD COLUMN ready_ns INTEGER;");
+				 "ALTER TABLE allocation ADD COLUMN ready_ns INTEGER;"
+				 "ALTER TABLE allocation ADD COLUMN free_saved_ns INTEGER;");
 	store_run(store,
 		  "CREATE TABLE IF NOT EXISTS finding(id INTEGER PRIMARY KEY, "
 		  "process_id INTEGER NOT NULL, kind TEXT NOT NULL, api_id INTEGER, "

@@ -17,12 +17,13 @@ static const char *const sql_of[STORE_ROW_COUNT] = {
 		"footprint_bytes, device_id, context_id, stream_id, thread_id, api_id, alloc_ns, "
 		"alloc_duration_ns, caller, parent_id, is_exported, free_api_id, free_thread_id, "
 		"free_requested_ns, free_duration_ns, released_ns, release_cause, free_caller, "
-		"free_waited_ns, ready_ns) "
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		"free_waited_ns, ready_ns, free_saved_ns) "
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_RELEASE] =
 		"UPDATE allocation SET is_exported=?17, free_api_id=?18, free_thread_id=?19, "
 		"free_requested_ns=?20, free_duration_ns=?21, released_ns=?22, release_cause=?23, "
-		"free_caller=?24, free_waited_ns=?25, ready_ns=?26 WHERE id=?1",
+		"free_caller=?24, free_waited_ns=?25, ready_ns=?26, free_saved_ns=?27 "
+		"WHERE id=?1",
 	[STORE_ROW_GAP] = "INSERT INTO gap VALUES (?,?,?,?,?)",
 	[STORE_ROW_UNCOVERED] = "INSERT INTO uncovered VALUES (NULL,?,?,?,?,?)",
 	[STORE_ROW_MODULE] = "INSERT INTO module VALUES (NULL,?,?,?,?,?,?)",
@@ -219,6 +220,7 @@ static void bind_release(sqlite3_stmt *statement, const struct ingest_block *blo
 	bind_id(statement, 24, block->free_caller);
 	bind_if(statement, 25, block->is_deferred, (uint64_t)block->waited_ns);
 	bind_id(statement, 26, (uint64_t)block->ready_ns);
+	bind_if(statement, 27, block->has_saved, (uint64_t)block->saved_ns);
 }
 
 static void bind_block(sqlite3_stmt *statement, uint32_t process_id,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/total.h"
 
+#include "report/total_free.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -43,17 +45,19 @@ struct totals {
 	uint32_t slots; /* a power of two */
 	char *kind[KINDS_MOST];
 	int kinds;
+	struct total_frees frees;
 };
 
 /* Columns of the walk over all blocks. */
 enum column {
 	ID, PROCESS, DEVICE, KIND, CALLER, PARENT, BYTES, FOOTPRINT, ALLOC_NS,
-	FREE_REQUESTED, FREE_NS, RELEASED, CAUSE
+	FREE_REQUESTED, FREE_NS, RELEASED, CAUSE, FREE_API, FREE_CALLER, WAITED, SAVED
 };
 
 static const char select_blocks[] =
 	"SELECT id, process_id, device_id, kind, caller, parent_id, bytes, footprint_bytes,"
-	" alloc_duration_ns, free_requested_ns, free_duration_ns, released_ns, release_cause"
+	" alloc_duration_ns, free_requested_ns, free_duration_ns, released_ns, release_cause,"
+	" free_api_id, free_caller, free_waited_ns, free_saved_ns"
 	" FROM allocation ORDER BY id";
 
 static const char select_peak[] =
@@ -158,6 +162,38 @@ static void add_free(struct group *group, sqlite3_stmt *block)
 		group->sum[SUM_FREE_MAX_NS] = took;
 }
 
+/* Nonsense may be as large as a number can be: no difference of two may overflow. */
+static int64_t pending_for(sqlite3_stmt *block)
+{
+	uint64_t from = read_number(block, FREE_REQUESTED) + read_number(block, WAITED);
+	int64_t span = (int64_t)(read_number(block, RELEASED) - from);
+
+	return span > 0 ? span : 0;
+}
+
+static void note_free(struct total_frees *frees, sqlite3_stmt *block)
+{
+	const char *cause = (const char *)sqlite3_column_text(block, CAUSE);
+	struct total_free call = {
+		.process_id = sqlite3_column_int64(block, PROCESS),
+		.api_id = sqlite3_column_int64(block, FREE_API),
+		.caller = sqlite3_column_int64(block, FREE_CALLER),
+		.host_ns = sqlite3_column_int64(block, FREE_NS),
+		.is_deferred = !is_null(block, WAITED),
+		.pending_ns = -1,
+	};
+
+	if (call.is_deferred) {
+		call.bytes = sqlite3_column_int64(block, BYTES);
+		call.waited_ns = sqlite3_column_int64(block, WAITED);
+		call.saved_ns = sqlite3_column_int64(block, SAVED);
+		call.is_at_exit = cause && !strcmp(cause, "exit");
+		if (!is_null(block, RELEASED))
+			call.pending_ns = pending_for(block);
+	}
+	total_free_add(frees, &call);
+}
+
 static void add_block(struct group *group, sqlite3_stmt *block, bool is_at_peak)
 {
 	uint64_t bytes = read_number(block, BYTES), footprint = read_number(block, FOOTPRINT);
@@ -174,6 +210,9 @@ static void add_block(struct group *group, sqlite3_stmt *block, bool is_at_peak)
 	}
 	if (!is_null(block, FREE_REQUESTED))
 		add_free(group, block);
+	/* Of a trace that ends early: what is pending is no leak. */
+	if (is_null(block, RELEASED) && !is_null(block, FREE_REQUESTED))
+		return;
 	if (is_null(block, RELEASED)) {
 		group->sum[SUM_EXIT_COUNT]++;
 		group->sum[SUM_EXIT_BYTES] += bytes;
@@ -202,6 +241,8 @@ static int take_block(struct totals *totals, sqlite3_stmt *block, bool is_at_pea
 	if (!group)
 		return SQLITE_NOMEM;
 	add_block(group, block, is_at_peak);
+	if (!key.is_view && !is_null(block, FREE_REQUESTED))
+		note_free(&totals->frees, block);
 	return SQLITE_ROW;
 }
 
@@ -270,6 +311,7 @@ static void free_totals(struct totals *totals)
 		free(totals->kind[i]);
 	free(totals->slot);
 	free(totals->group);
+	total_free_free(&totals->frees);
 }
 
 int total_allocations(sqlite3 *db, const char *schema)
@@ -286,6 +328,8 @@ int total_allocations(sqlite3 *db, const char *schema)
 		status = walk(&totals, block, peak);
 	if (status == SQLITE_DONE)
 		status = store(&totals, insert);
+	if (status == SQLITE_DONE && total_free_store(&totals.frees, db, schema) != SQLITE_OK)
+		status = sqlite3_errcode(db);
 	sqlite3_finalize(block);
 	sqlite3_finalize(peak);
 	sqlite3_finalize(insert);

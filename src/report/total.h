@@ -10,8 +10,9 @@
 #include <sqlite3.h>
 
 /*
- * Fills the empty table allocation_total of `schema` ("main" or "temp") from
- * allocation and peak_block in one pass.  Returns an SQLite result code.
+ * Fills the empty tables allocation_total, free_total and pending_total of
+ * `schema` ("main" or "temp") from allocation and peak_block in one pass.  Returns
+ * an SQLite result code.
  */
 int total_allocations(sqlite3 *db, const char *schema);
 

@@ -10,6 +10,7 @@
 const struct rows_column usage_columns[] = {
 	{ NULL, "at", ROWS_MOMENT },
 	{ NULL, "bytes", ROWS_BYTES },
+	{ NULL, "pending", ROWS_BYTES },
 	{ NULL, NULL, ROWS_TEXT },
 };
 
@@ -60,19 +61,22 @@ static struct usage_level *find_level(struct usage *usage, sqlite3_stmt *sample)
 	return &usage->level[usage->levels++];
 }
 
-/* All that was in use in one slice. */
-static int64_t sum_levels(struct usage *usage)
+/* All that was in use in one slice, and how much of that was pending. */
+static int64_t sum_levels(struct usage *usage, int64_t *pending)
 {
 	int64_t device_bytes = 0;
 
+	*pending = 0;
 	for (size_t i = 0; i < usage->kinds; i++)
 		usage->kind[i].bytes = 0;
 	for (size_t i = 0; i < usage->levels; i++) {
 		struct usage_kind *kind = &usage->kind[usage->level[i].kind];
 
 		kind->bytes = rows_plus(kind->bytes, usage->level[i].bytes);
-		if (kind->is_device)
-			device_bytes = rows_plus(device_bytes, usage->level[i].bytes);
+		if (!kind->is_device)
+			continue;
+		device_bytes = rows_plus(device_bytes, usage->level[i].bytes);
+		*pending = rows_plus(*pending, usage->level[i].pending);
 	}
 	for (size_t i = 0; i < usage->kinds; i++)
 		if (usage->kind[i].bytes > usage->kind[i].highest)
@@ -83,18 +87,22 @@ static int64_t sum_levels(struct usage *usage)
 static void end_slice(struct usage *usage, struct rows *curve, int64_t at, int64_t peak)
 {
 	struct rows_value *value = rows_add(curve);
-	int64_t bytes = sum_levels(usage);
+	int64_t pending, bytes = sum_levels(usage, &pending);
 
+	if (bytes > peak)
+		bytes = peak;
 	rows_number(&value[0], at);
-	rows_number(&value[1], bytes > peak ? peak : bytes);
+	rows_number(&value[1], bytes);
+	rows_number(&value[2], pending > bytes ? bytes : pending);
 }
 
 /* A level that has no sample in a slice keeps its last. */
 void usage_load(struct usage *usage, struct query *query, struct rows *curve, int64_t peak)
 {
 	sqlite3_stmt *sample =
-		query_prepare(query, "SELECT at_ns, process_id, device_id, kind, live_bytes"
-				     " FROM sample ORDER BY at_ns");
+		query_prepare(query, "SELECT at_ns, process_id, device_id, kind, live_bytes,"
+				     " pending_bytes FROM sample ORDER BY at_ns");
+	struct usage_level *level;
 	int64_t at = 0;
 
 	memset(usage, 0, sizeof(*usage));
@@ -102,7 +110,9 @@ void usage_load(struct usage *usage, struct query *query, struct rows *curve, in
 		if (usage->levels && at != sqlite3_column_int64(sample, 0))
 			end_slice(usage, curve, at, peak);
 		at = sqlite3_column_int64(sample, 0);
-		find_level(usage, sample)->bytes = sqlite3_column_int64(sample, 4);
+		level = find_level(usage, sample);
+		level->bytes = sqlite3_column_int64(sample, 4);
+		level->pending = sqlite3_column_int64(sample, 5);
 	}
 	if (usage->levels)
 		end_slice(usage, curve, at, peak);

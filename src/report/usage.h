@@ -17,6 +17,7 @@ struct usage_level {
 	int64_t process_id, device_id; /* 0: host memory */
 	size_t kind;		       /* index into usage.kind */
 	int64_t bytes;		       /* highest in the slice at hand */
+	int64_t pending;	       /* of them, likewise */
 };
 
 struct usage_kind {
@@ -33,7 +34,7 @@ struct usage {
 	size_t kinds;
 };
 
-/* Of the rows usage_load() fills: when, and how many bytes. */
+/* Of the rows usage_load() fills: when, how many bytes, and how many of them were pending. */
 extern const struct rows_column usage_columns[];
 
 /*

@@ -3,11 +3,13 @@
 """Writes a trace that no program made, and prints what a report of it must say.
 
 usage: synthetic_trace.py [--allocations N] [--transfers N] [--seed N]
-                          [--incomplete] [--clean] SCHEMA-DIRECTORY OUT.db
+                          [--policy immediate|deferred|nowait] [--incomplete] [--clean]
+                          SCHEMA-DIRECTORY OUT.db
 
 The sums are kept here, row by row and without SQL, so that the report's own
 arithmetic is checked against another one.  --incomplete leaves out all that is
-made when recording ends; --clean frees every block.
+made when recording ends; --clean frees every block.  Under a policy that puts
+frees off, those of plain and of page-locked memory are pending for a while.
 """
 import argparse
 import collections
@@ -29,6 +31,15 @@ WAYS = [("H2D", 3, 0, "pageable", "device"), ("H2D", 11, 1, "pinned", "device"),
         ("D2H", 4, 1, "device", "pageable"), ("MEMSET", 5, 1, None, "device")]
 
 
+def about(times, part):
+    """The value that `part` of a hundred do not exceed, as exact as a trace keeps it."""
+    if not times:
+        return 0
+    value = times[-(-len(times) * part // 100) - 1]
+    power = max(0, value.bit_length() - 11)
+    return value >> power << power
+
+
 def size_class(size):
     return size.bit_length() - 1
 
@@ -38,6 +49,11 @@ class Trace:
         self.arguments = arguments
         self.random = random.Random(arguments.seed)
         self.live = {"device": 0, "pool": 0, "pinned": 0}
+        self.pending = {"device": 0, "pool": 0, "pinned": 0}
+        self.pending_peak = 0
+        self.waits = []
+        self.frees = collections.defaultdict(lambda: [0, 0, 0, 0, 0, 0, 0, 0])
+        self.pending_times = []
         self.peak = (0, None)
         self.now = START
         self.totals = collections.defaultdict(lambda: [0, 0, 0, 0, 0])
@@ -65,7 +81,7 @@ class Trace:
             self.insert("meta", key=key, value=value)
         self.insert("process", id=1, pid=4711, exec_serial=0, executable=LIBRARIES[0],
                     arguments="python3 train.py --epochs 3", start_ns=START, exit_status=0,
-                    driver_version=13000, policy="immediate")
+                    driver_version=13000, policy=self.arguments.policy)
         self.insert("device", id=1, process_id=1, ordinal=0, uuid="GPU-1", name="NVIDIA H200",
                     total_bytes=139 << 30)
         self.insert("context", id=1, process_id=1, device_id=1, handle=77, is_primary=1)
@@ -87,19 +103,47 @@ class Trace:
         sums[2] += duration
         sums[3] = max(sums[3], duration)
 
-    def change(self, kind, size, at):
+    def change(self, kind, size, at, pending=0):
         self.live[kind] += size
+        self.pending[kind] += pending
+        self.pending_peak = max(self.pending_peak, self.pending["device"] + self.pending["pool"])
         used = self.live["device"] + self.live["pool"]
         if used > self.peak[0]:
             self.peak = (used, at)
         run_ns = self.arguments.allocations * 4000 + self.arguments.transfers * 3000
         at = START + (at - START) // (run_ns // 500 + 1) * (run_ns // 500 + 1)
-        self.samples[at, kind] = max(self.samples.get((at, kind), 0), self.live[kind])
+        sample = self.samples.setdefault((at, kind), [0, 0])
+        sample[0] = max(sample[0], self.live[kind])
+        sample[1] = max(sample[1], self.pending[kind])
 
     def release_until(self, at):
         while self.ends and self.ends[0][0] <= at:
-            end, kind, size = heapq.heappop(self.ends)
-            self.change(kind, -size, end)
+            end, size, pending, kind = heapq.heappop(self.ends)
+            self.change(kind, size, end, pending)
+
+    def free(self, kind, size, at, took, number):
+        """When the block is back, why, and what of its free waited, was ready and was saved."""
+        caller = ((self.random.choice((1, 2, 3)) + 1) << 32) + 0x7000
+        sums = self.frees[KINDS[kind][1], caller]
+        sums[0] += 1
+        sums[1] += took
+        sums[2] = max(sums[2], took)
+        if self.arguments.policy == "immediate" or kind == "pool":
+            heapq.heappush(self.ends, (at, -size, 0, kind))
+            return at, "freed", None, None, caller
+        waited = took - 100 if self.arguments.policy == "deferred" else 0
+        ready = at + waited + self.random.randrange(1, 900_000)
+        back = ready + self.random.randrange(1, 100_000)
+        self.pending_times.append(back - at - waited)
+        heapq.heappush(self.ends, (at + waited, 0, size, kind))
+        heapq.heappush(self.ends, (back, -size, -size, kind))
+        sums[3] += 1
+        sums[4] += size
+        sums[5] += waited
+        sums[6] = max(sums[6], waited)
+        if self.arguments.policy == "nowait":
+            self.waits.append((at, ready, number, sums))
+        return back, self.random.choice(("count", "bytes", "idle")), waited, ready, caller
 
     def allocation(self, number):
         kind = self.random.choices(("device", "pool", "pinned"), (6, 3, 1))[0]
@@ -113,10 +157,11 @@ class Trace:
         lives = not self.arguments.clean and self.random.random() < 0.0005
         end = None if lives else born + int(self.random.expovariate(1 / 4_000_000)) + 1
         caller = self.caller()
+        back, cause, waited, ready, free_caller = (
+            self.free(kind, size, end, freed, number + 1) if end else (None,) * 5)
         self.expect.update(allocations=1, allocated_bytes=size, frees=not lives)
         self.call(KINDS[kind][0], took)
         if end:
-            heapq.heappush(self.ends, (end, kind, size))
             self.call(KINDS[kind][1], freed)
         else:
             self.leaks[kind] += size
@@ -124,16 +169,37 @@ class Trace:
         return (1, kind, (number + 1) << 12, size, 0 if kind == "pinned" else footprint,
                 None if kind == "pinned" else 1, 1, 1, KINDS[kind][0], self.now, took,
                 KINDS[kind][1] if end else None, 1 if end else None, end,
-                freed if end else None, end, "freed" if end else None, caller)
+                freed if end else None, back, cause, caller, waited, ready, free_caller)
 
     def write_allocations(self):
         self.db.executemany(
             "INSERT INTO allocation(process_id, kind, address, bytes, footprint_bytes, device_id,"
             " context_id, thread_id, api_id, alloc_ns, alloc_duration_ns, free_api_id,"
             " free_thread_id, free_requested_ns, free_duration_ns, released_ns, release_cause,"
-            " caller) VALUES (" + ", ".join("?" * 18) + ")",
+            " caller, free_waited_ns, ready_ns, free_caller)"
+            " VALUES (" + ", ".join("?" * 21) + ")",
             (self.allocation(number) for number in range(self.arguments.allocations)))
         self.release_until(1 << 62)
+        self.write_saved()
+
+    def write_saved(self):
+        """Of overlapping waits of the one thread, what an earlier one covers counts there."""
+        covered = 0
+        for at, ready, number, sums in sorted(self.waits, key=lambda wait: wait[:3]):
+            saved = max(0, ready - max(at, covered))
+            covered = max(covered, ready)
+            sums[7] += saved
+            self.db.execute("UPDATE allocation SET free_saved_ns = ? WHERE id = ?",
+                            (saved, number))
+
+    def write_flushes(self):
+        if self.arguments.policy == "immediate":
+            return
+        for number, cause in enumerate(("count", "count", "bytes")):
+            self.insert("flush", process_id=1, context_id=1, thread_id=1, queue="memory",
+                        cause=cause, count=11, bytes=4096 * (number + 1), failed=number == 2,
+                        start_ns=START + number * 1000, duration_ns=300 * (number + 1),
+                        waited_ns=50 * number)
 
     def transfer(self, site, way):
         kind, api, is_async, source, target = way
@@ -180,10 +246,10 @@ class Trace:
         if peak_ns is not None:
             for process, device in ((1, 1), (1, None), (None, None)):
                 self.insert("peak", process_id=process, device_id=device, at_ns=peak_ns,
-                            bytes=peak_bytes)
-        for (at, kind), size in sorted(self.samples.items()):
+                            bytes=peak_bytes, pending_peak_bytes=self.pending_peak)
+        for (at, kind), (size, pending) in sorted(self.samples.items()):
             self.insert("sample", at_ns=at, process_id=1, kind=kind, live_bytes=size,
-                        device_id=None if kind == "pinned" else 1, pending_bytes=0)
+                        device_id=None if kind == "pinned" else 1, pending_bytes=pending)
         self.db.execute(
             "INSERT INTO peak_block SELECT process_id, device_id, id FROM allocation"
             " WHERE kind <> 'pinned' AND alloc_ns + alloc_duration_ns <= ?1"
@@ -207,6 +273,7 @@ class Trace:
         self.write_identity()
         self.write_allocations()
         self.write_transfers()
+        self.write_flushes()
         self.db.execute("UPDATE process SET end_ns = ?", (self.now + 5_000_000,))
         self.db.commit()
         if not self.arguments.incomplete:
@@ -219,8 +286,31 @@ class Trace:
         for (way, _, _), sums in self.totals.items():
             for index, key in enumerate(("count", "bytes", "host_ns")):
                 by_kind[way[0]][key] += sums[index]
+        covered, union = 0, 0
+        for at, ready, *_ in sorted(wait[:2] for wait in self.waits):
+            union += max(0, ready - max(at, covered))
+            covered = max(covered, ready)
+        waiting = [sums for (api, _), sums in self.frees.items() if api != KINDS["pool"][1]]
+        times = sorted(self.pending_times)
+        policy = self.arguments.policy
+        host_ns, waited_ns = (sum(sums[i] for sums in waiting) for i in (1, 5))
+        flush_waited_ns = 0 if policy == "immediate" else 150
         return {
+            "frees": {
+                "policy": policy, "calls": sum(sums[0] for sums in waiting), "host_ns": host_ns,
+                "longest_ns": max((sums[2] for sums in waiting), default=0),
+                "deferred": len(times), "deferred_bytes": sum(sums[4] for sums in waiting),
+                "free_waited_ns": waited_ns, "flush_waited_ns": flush_waited_ns,
+                "waited_ns": waited_ns + flush_waited_ns,
+                "longest_flush_ns": 0 if policy == "immediate" else 900,
+                "failed_releases": int(policy != "immediate"),
+                "nowait_at_most_ns": {"immediate": host_ns, "deferred": waited_ns,
+                                      "nowait": union}[policy],
+                "pending_longest_ns": times[-1] if times else 0,
+                "pending_median_ns": about(times, 50), "pending_p99_ns": about(times, 99),
+            },
             "memory": {
+                "pending_peak_bytes": self.pending_peak,
                 "peak_bytes": self.peak[0], "peak_at_ns": self.peak[1],
                 "live_at_exit_bytes": self.leaks["device"] + self.leaks["pool"],
                 "host_live_at_exit_bytes": self.leaks["pinned"],
@@ -237,6 +327,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--incomplete", action="store_true")
     parser.add_argument("--clean", action="store_true")
+    parser.add_argument("--policy", default="immediate",
+                        choices=("immediate", "deferred", "nowait"))
     parser.add_argument("schema")
     parser.add_argument("output")
     trace = Trace(parser.parse_args())

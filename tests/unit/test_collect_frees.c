@@ -350,6 +350,88 @@ START_TEST(page_locked_memory_that_is_pending_is_none_of_the_devices)
 }
 END_TEST
 
+/* Frees of two threads, in the order of their starts, and when the work before each was done. */
+static const struct {
+	uint32_t thread;
+	uint64_t at, ready, saved;
+} waits[] = {
+	{ 1, 3000, 5000, 2000 },
+	{ 2, 3100, 4000, 900 }, /* threads wait each for itself */
+	{ 1, 3500, 5200, 200 }, /* the first wait would have outlasted all but this */
+	{ 1, 3600, 5100, 0 },
+	{ 1, 6000, 6100, 100 },
+	{ 1, 7000, 0, 0 }, /* nobody has seen it done */
+};
+
+enum { WAITS = sizeof(waits) / sizeof(*waits) };
+
+static void put_waits(const char *policy)
+{
+	strcpy(writer.control->policy, policy);
+	for (uint64_t id = 1; id <= WAITS; id++)
+		put(1, session_writer_alloc(1000 + id * 100, 10, id, id << 20, 4096,
+					    BLOCK_DEVICE));
+	for (uint64_t id = 1; id <= WAITS; id++) {
+		struct record free = session_writer_defer(waits[id - 1].at, 10, 0, id);
+
+		free.api = api_of("cuMemFree_v2");
+		free.caller_context = 0x4711;
+		put(waits[id - 1].thread, free);
+	}
+	for (uint64_t id = 1; id <= WAITS; id++)
+		put(1, session_writer_release(9000 + id * 100, id, waits[id - 1].ready,
+					      RELEASE_IDLE));
+}
+
+START_TEST(wait_that_was_saved_counts_once_in_a_thread)
+{
+	char sql[96];
+
+	put_waits("nowait");
+	collect();
+	for (int id = 1; id <= WAITS; id++) {
+		snprintf(sql, sizeof(sql),
+			 "SELECT coalesce(free_saved_ns, 0) FROM allocation WHERE number = %d", id);
+		ck_assert_int_eq(ask(sql), (int64_t)waits[id - 1].saved);
+	}
+	ck_assert_str_eq(ask_text("SELECT count || ' ' || host_ns || ' ' || max_ns || ' ' || "
+				  "deferred || ' ' || deferred_bytes || ' ' || waited_ns || ' ' || "
+				  "saved_ns || ' ' || caller FROM free_total"),
+			 "6 60 10 6 24576 0 3200 18193");
+}
+END_TEST
+
+START_TEST(policy_that_waits_has_saved_nothing)
+{
+	put_waits("deferred");
+	collect();
+	ck_assert_int_eq(ask("SELECT count(free_saved_ns) FROM allocation"), 0);
+	ck_assert_int_eq(ask("SELECT sum(saved_ns) FROM free_total"), 0);
+	ck_assert_str_eq(ask_text("SELECT policy FROM process"), "deferred");
+}
+END_TEST
+
+/* The block is pending from 3000 + its wait: for 100, 200 ... 20,000 ns. */
+START_TEST(pending_times_are_told_by_their_middle_and_their_end)
+{
+	enum { BLOCKS = 200 };
+
+	for (uint64_t id = 1; id <= BLOCKS + 2; id++)
+		put(1, session_writer_alloc(1000 + id, 1, id, id << 20, 4096, BLOCK_DEVICE));
+	for (uint64_t id = 1; id <= BLOCKS + 2; id++)
+		put(1, session_writer_defer(3000 + id, 60, 50, id));
+	for (uint64_t id = 1; id <= BLOCKS; id++)
+		put(1, session_writer_release(3050 + id + id * 100, id, 3050, RELEASE_IDLE));
+	collect();
+	ck_assert_int_eq(ask("SELECT released FROM pending_total"), BLOCKS);
+	ck_assert_int_eq(ask("SELECT median_ns BETWEEN 9990 AND 10000 FROM pending_total"), 1);
+	ck_assert_int_eq(ask("SELECT p99_ns BETWEEN 19781 AND 19800 FROM pending_total"), 1);
+	ck_assert_int_eq(ask("SELECT longest_ns FROM pending_total"), 20000);
+	ck_assert_int_eq(ask("SELECT exit_count FROM pending_total"), 2);
+	ck_assert_int_eq(ask("SELECT exit_bytes FROM pending_total"), 2 * 4096);
+}
+END_TEST
+
 /* Numbers that no queue can have had count as lost, and do not reach a sum. */
 START_TEST(deferred_frees_that_cannot_be_count_as_lost)
 {
@@ -385,6 +467,9 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, pending_block_whose_address_is_reused_ends_there);
 	tcase_add_test(rows, pending_block_dies_with_its_context);
 	tcase_add_test(rows, page_locked_memory_that_is_pending_is_none_of_the_devices);
+	tcase_add_test(rows, wait_that_was_saved_counts_once_in_a_thread);
+	tcase_add_test(rows, policy_that_waits_has_saved_nothing);
+	tcase_add_test(rows, pending_times_are_told_by_their_middle_and_their_end);
 	tcase_add_test(rows, deferred_frees_that_cannot_be_count_as_lost);
 	suite_add_tcase(suite, rows);
 	return suite;

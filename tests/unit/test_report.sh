@@ -1,10 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs test_report.py where Python can make traces; the rest of the tests needs none.
+# Runs test_report*.py where Python can make traces; the rest of the tests needs none.
 : "${PYTHON3:=}" "${top_srcdir:=.}"
 if [ -z "$PYTHON3" ] || ! "$PYTHON3" -c 'import sqlite3' 2>/dev/null; then
 	echo "there is no python3 with sqlite3"
 	exit 77
 fi
-exec "$PYTHON3" "$top_srcdir/tests/unit/test_report.py"
+for part in test_report test_report_frees; do
+	"$PYTHON3" "$top_srcdir/tests/unit/$part.py" || exit 1
+done
