@@ -30,8 +30,7 @@ static CUstreamCaptureStatus ask_status(uint64_t stream)
 
 	if (stream == STREAM_NONE || stream == STREAM_LEGACY)
 		return status;
-	if (REAL(driver, cuStreamIsCapturing)((CUstream)(uintptr_t)stream, &status) !=
-	    CUDA_SUCCESS)
+	if (REAL(driver, cuStreamIsCapturing)((CUstream)(uintptr_t)stream, &status) != CUDA_SUCCESS)
 		status = CU_STREAM_CAPTURE_STATUS_NONE;
 	errno = saved_errno;
 	return status;
@@ -52,8 +51,8 @@ static bool grow(void)
 {
 	size_t bytes = capacity * sizeof(*table);
 	int saved_errno = errno;
-	void *map = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			 0);
+	void *map =
+		mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (map != MAP_FAILED) {
 		memcpy(map, table, bytes);

@@ -105,8 +105,19 @@ struct deferq *deferral_queue(uint32_t context)
 	return context && !exclude_has(context) ? deferq_find(context) : NULL;
 }
 
-static void write_free(struct call *call, const struct block *block, uint64_t waited,
-		       uint8_t flags)
+/* As a free of what is nobody's, which has no bytes. */
+static void write_refusal(struct call *call, const struct block *block)
+{
+	call_write(call, &(struct call_facts){
+				 .kind = RECORD_FREE,
+				 .a = block->address,
+				 .context = current_number(),
+				 .aux = RELEASE_FREED,
+				 .flags = RECORD_UNTRACKED,
+			 });
+}
+
+static void write_free(struct call *call, const struct block *block, uint64_t waited, uint8_t flags)
 {
 	call_write(call, &(struct call_facts){
 				 .kind = RECORD_FREE,
@@ -139,7 +150,7 @@ bool deferral_refuse(struct call *call, const struct block *block)
 {
 	call_returned(call, block->space == SPACE_ADDRESS ? CUDA_ERROR_INVALID_VALUE :
 							    CUDA_ERROR_INVALID_HANDLE);
-	write_free(call, block, 0, 0);
+	write_refusal(call, block);
 	deferral_find(call, FINDING_DOUBLE_FREE, block->address, block->id, block->bytes);
 	return true;
 }
@@ -173,8 +184,7 @@ static bool queue_block(struct call *call, const struct block *block, struct def
 		pending_cancel(block);
 	if (answer != DEFERQ_REFUSED) {
 		call_returned(call, result);
-		write_free(call, block, waited,
-			   answer == DEFERQ_QUEUED ? RECORD_PENDING : 0);
+		write_free(call, block, waited, answer == DEFERQ_QUEUED ? RECORD_PENDING : 0);
 	}
 	deferral_tell(call, &report);
 	return answer != DEFERQ_REFUSED;

@@ -76,8 +76,7 @@ void deferral_collect(struct call *call);
 /* The program has waited for the device. */
 static inline void deferral_synchronized(struct call *call)
 {
-	if (__builtin_expect(
-		    atomic_load_explicit(&pending_total, memory_order_relaxed) != 0, 0))
+	if (__builtin_expect(atomic_load_explicit(&pending_total, memory_order_relaxed) != 0, 0))
 		deferral_collect(call);
 }
 

@@ -47,12 +47,13 @@ static void fill_rest(struct driver *driver)
 	driver->stream_create = REAL(driver, cuStreamCreate);
 	driver->stream_destroy = REAL(driver, cuStreamDestroy_v2);
 	driver->stream_synchronize = REAL(driver, cuStreamSynchronize);
-	driver->mem_alloc = REAL(driver, cuMemAlloc_v2);
 	driver->pointer_get_attribute = REAL(driver, cuPointerGetAttribute);
 }
 
+/* The block on which it is tried how blocks can be released begins where the program's do. */
 static void fill_releases(struct driver *driver)
 {
+	driver->mem_alloc = REAL(next, cuMemAlloc_v2);
 	driver->mem_free = REAL(next, cuMemFree_v2);
 	if (real_has(API_cuMemFreeAsync))
 		driver->mem_free_async = REAL(next, cuMemFreeAsync);

@@ -43,17 +43,22 @@ static CUresult CUDAAPI get_name(char *name, int length, CUdevice device)
 }
 
 /* The first call makes the thread ready and the context known, so that looks hold less. */
-void fake_start(void)
+void fake_begin(void)
 {
 	CUcontext context;
 
-	session = trace_reader_session();
 	fake_result = CUDA_SUCCESS;
 	fake_context = (CUcontext)0x1000;
 	fake_set(API_cuCtxGetCurrent, get_current);
 	fake_set(API_cuCtxGetDevice, get_device);
 	fake_set(API_cuDeviceGetName, get_name);
 	cuCtxGetCurrent(&context);
+}
+
+void fake_start(void)
+{
+	session = trace_reader_session();
+	fake_begin();
 	trace_reader_open(&reader, segment_directory());
 	seen = 0;
 }

@@ -29,6 +29,9 @@ uint64_t fake_allocate(CUdeviceptr address, size_t bytes);
 void fake_start(void);
 void fake_stop(void);
 
+/* The same without a session, where nothing shall be recorded. */
+void fake_begin(void);
+
 /*
  * Records of this thread since the last look, those of identities left out.
  * They stay good until the next look.
