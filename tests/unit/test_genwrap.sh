@@ -67,8 +67,8 @@ expect_body()
 	diff - "$work/out" > "$work/message" || complain "'$1' makes: $(cat "$work/message")"
 }
 
-expect_body 'cuX | cuX | 1 | - | op | swap: p; guard: a(p); retry; sync; after: c(p) | int pp, void *p' \
-	<< 'END'
+expect_body "cuX | cuX | 1 | - | op | swap: p; guard: a(p); retry; sync; after: c(p) | \
+int pp, void *p" << 'END'
 	if (guard_is_needed() && hook_a(&call, p)) {
 		call_returned(&call, CUDA_ERROR_INVALID_VALUE);
 		hook_c(&call, p);
