@@ -157,7 +157,8 @@ static void note_failure(struct ingest_process *process, const struct record *re
 			 struct store_row_call *call)
 {
 	call->object = record->a;
-	call->bytes = record->c;
+	/* Nobody asked for bytes who frees: how many it would have been is no matter. */
+	call->bytes = record->kind == RECORD_FREE ? 0 : record->c;
 	store_row_failure(&process->ingest->rows, call);
 }
 

@@ -58,16 +58,16 @@ enum free_column {
 };
 
 /*
- * From CALLS on.  Where all frees went to the driver, they are what nowait would
- * spare; where they waited under our hands, that wait; where they did not wait,
- * what they would have waited is in saved_ns.
+ * From CALLS on.  What nowait would spare is the time of frees that the driver did
+ * there and then, and the wait of those that waited under our hands; where they
+ * did not wait, what they would have waited is in saved_ns.
  */
 static const char select_frees[] =
 	"SELECT COALESCE(sum(count), 0), COALESCE(sum(host_ns), 0), COALESCE(max(max_ns), 0),"
 	" COALESCE(sum(deferred), 0), COALESCE(sum(deferred_bytes), 0),"
 	" COALESCE(sum(waited_ns), 0), COALESCE(max(waited_max_ns), 0),"
-	" COALESCE(sum(CASE policy WHEN 'deferred' THEN waited_ns WHEN 'nowait' THEN saved_ns"
-	"  ELSE host_ns END), 0)"
+	" COALESCE(sum(CASE policy WHEN 'nowait' THEN saved_ns ELSE forwarded_ns + waited_ns"
+	"  END), 0)"
 	" FROM free_total LEFT JOIN process ON process.id = process_id WHERE " CAN_WAIT;
 
 static const char select_pending[] =
@@ -139,7 +139,7 @@ static void write_policy(struct rows_value *value, const char *policy)
 		const char *policy, *meaning;
 	} known[] = {
 		{ "immediate", "each free goes to the driver at once" },
-		{ "deferred", "a free waits as it would have, its memory is released later" },
+		{ "deferred", "a free waits as it would have; plain memory is released later" },
 		{ "nowait", "no free waits, memory is released later" },
 	};
 	const char *meaning = NULL;

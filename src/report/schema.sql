@@ -343,6 +343,7 @@ CREATE TABLE free_total (		-- sums over the program's frees, so that a report op
 	count INTEGER NOT NULL,
 	host_ns INTEGER NOT NULL,
 	max_ns INTEGER NOT NULL,
+	forwarded_ns INTEGER NOT NULL,	-- of host_ns, that of frees which the driver did there and then
 	deferred INTEGER NOT NULL,	-- those whose release was put off
 	deferred_bytes INTEGER NOT NULL,
 	waited_ns INTEGER NOT NULL,

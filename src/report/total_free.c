@@ -6,8 +6,8 @@
 
 const char total_free_columns[] =
 	"process_id INTEGER NOT NULL, api_id INTEGER, caller INTEGER, count INTEGER NOT NULL,"
-	" host_ns INTEGER NOT NULL, max_ns INTEGER NOT NULL, deferred INTEGER NOT NULL,"
-	" deferred_bytes INTEGER NOT NULL, waited_ns INTEGER NOT NULL,"
+	" host_ns INTEGER NOT NULL, max_ns INTEGER NOT NULL, forwarded_ns INTEGER NOT NULL,"
+	" deferred INTEGER NOT NULL, deferred_bytes INTEGER NOT NULL, waited_ns INTEGER NOT NULL,"
 	" waited_max_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL";
 
 const char total_pending_columns[] =
@@ -16,8 +16,8 @@ const char total_pending_columns[] =
 
 /* In the order of the table. */
 enum sum {
-	SUM_COUNT, SUM_HOST_NS, SUM_MAX_NS, SUM_DEFERRED, SUM_DEFERRED_BYTES, SUM_WAITED_NS,
-	SUM_WAITED_MAX_NS, SUM_SAVED_NS,
+	SUM_COUNT, SUM_HOST_NS, SUM_MAX_NS, SUM_FORWARDED_NS, SUM_DEFERRED, SUM_DEFERRED_BYTES,
+	SUM_WAITED_NS, SUM_WAITED_MAX_NS, SUM_SAVED_NS,
 	SUMS
 };
 
@@ -120,8 +120,10 @@ void total_free_add(struct total_frees *frees, const struct total_free *call)
 	group->sum[SUM_COUNT]++;
 	group->sum[SUM_HOST_NS] += (uint64_t)call->host_ns;
 	raise_to(&group->sum[SUM_MAX_NS], call->host_ns);
-	if (!call->is_deferred)
+	if (!call->is_deferred) {
+		group->sum[SUM_FORWARDED_NS] += (uint64_t)call->host_ns;
 		return;
+	}
 	group->sum[SUM_DEFERRED]++;
 	group->sum[SUM_DEFERRED_BYTES] += (uint64_t)call->bytes;
 	group->sum[SUM_WAITED_NS] += (uint64_t)call->waited_ns;
@@ -168,7 +170,7 @@ static int store_groups(const struct total_frees *frees, sqlite3 *db, const char
 	int status = SQLITE_DONE;
 	size_t at = 0;
 
-	if (prepare(db, "INSERT INTO %s.free_total VALUES (?,?,?,?,?,?,?,?,?,?,?)", schema,
+	if (prepare(db, "INSERT INTO %s.free_total VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", schema,
 		    &insert) != SQLITE_OK)
 		return sqlite3_errcode(db);
 	while (status == SQLITE_DONE && (group = ingest_table_next(&frees->groups, &at)))

