@@ -172,6 +172,7 @@ void deferq_drop(struct deferq *queue)
 	lock_take(&queue->lock);
 	queue->host_bytes = 0;
 	queue->page_bytes = 0;
+	queue->spare = NULL;
 	queue->spares = 0;
 	queue->stream = NULL;
 	lock_give(&queue->lock);

@@ -35,28 +35,61 @@ static CUresult make_event(struct deferq *queue, CUevent *event)
 	return result;
 }
 
+/* NULL: there are no more than `most`. */
+static CUevent take_spare(struct deferq *queue, uint32_t most)
+{
+	struct spare_event *spare = NULL;
+	CUevent event = NULL;
+
+	lock_take(&queue->lock);
+	if (queue->spares > most) {
+		spare = queue->spare;
+		event = spare->event;
+		queue->spare = spare->next;
+		queue->spares--;
+		slab_give(&queue->slabs, spare, slab_class(sizeof(*spare)));
+	}
+	lock_give(&queue->lock);
+	return event;
+}
+
 static CUresult take_event(struct deferq *queue, CUevent *event)
 {
-	*event = NULL;
-	lock_take(&queue->lock);
-	if (queue->spares)
-		*event = queue->spare[--queue->spares];
-	lock_give(&queue->lock);
+	*event = take_spare(queue, 0);
 	return *event ? CUDA_SUCCESS : make_event(queue, event);
 }
 
+/*
+ * Makes no call, since threads come here from their waits, outside the gate.
+ * Without memory for its place the event is lost until the context dies.
+ */
 void deferq_event_give(struct deferq *queue, CUevent event)
 {
+	struct spare_event *spare;
+
 	if (!event)
 		return;
 	lock_take(&queue->lock);
-	if (queue->spares < DEFERQ_SPARE_EVENTS) {
-		queue->spare[queue->spares++] = event;
-		event = NULL;
+	spare = slab_take(&queue->slabs, slab_class(sizeof(*spare)));
+	if (spare) {
+		*spare = (struct spare_event){ .next = queue->spare, .event = event };
+		queue->spare = spare;
+		queue->spares++;
 	}
 	lock_give(&queue->lock);
-	if (event)
+}
+
+/* No more at once than a pass inside a free can be asked to pay for. */
+void deferq_event_trim(struct deferq *queue)
+{
+	CUevent event;
+
+	for (int i = 0; i < DEFERQ_SPARE_EVENTS; i++) {
+		event = take_spare(queue, DEFERQ_SPARE_EVENTS);
+		if (!event)
+			return;
 		deferq_driver()->event_destroy(event);
+	}
 }
 
 /* An event that could not be recorded may be in any state: it is not used again. */

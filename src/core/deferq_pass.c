@@ -71,7 +71,8 @@ static bool is_ready(const struct deferq *queue, const struct deferq_item *item)
 
 /*
  * An item freed during a capture has no event yet.  One taken now covers all
- * such items, whose frees lie before it; the newest of them carries it.
+ * such items, whose frees lie before it; the newest of them carries it, with its
+ * own serial, so that the event of a later free vouches for it too.
  */
 static void take_late_event(struct pass *pass)
 {
@@ -95,7 +96,6 @@ static void take_late_event(struct pass *pass)
 				newest = item;
 	if (newest) {
 		newest->event = event;
-		newest->serial = serial;
 		event = NULL;
 	}
 	lock_give(&queue->lock);
@@ -193,7 +193,7 @@ static enum plain_release try_plain(struct deferq *queue)
 	if (driver->mem_alloc(&address, PROOF_BYTES) != CUDA_SUCCESS)
 		return PLAIN_UNKNOWN;
 	if (driver->mem_free_async(address, queue->stream) != CUDA_SUCCESS) {
-		driver->mem_free(address);
+		queue->leftover = address;
 		return PLAIN_FAILS;
 	}
 	if (driver->stream_synchronize(queue->stream) != CUDA_SUCCESS || is_known(address))
@@ -217,11 +217,29 @@ static enum plain_release prove_plain(struct deferq *queue)
 	return answer;
 }
 
-static bool plain_works(struct deferq *queue)
+/* What keeps an attempt from telling is likely to last: one is made in a pass. */
+static bool plain_works(struct pass *pass)
 {
-	if (atomic_load(&queue->plain) == PLAIN_UNKNOWN)
+	struct deferq *queue = pass->queue;
+
+	if (atomic_load(&queue->plain) == PLAIN_UNKNOWN && !pass->has_tried) {
+		pass->has_tried = true;
 		atomic_store(&queue->plain, prove_plain(queue));
+	}
 	return atomic_load(&queue->plain) == PLAIN_WORKS;
+}
+
+/* A moment at which the driver has nothing to wait for. */
+static bool may_wait(struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+
+	if (!is_idle(pass))
+		return false;
+	if (queue->leftover)
+		deferq_driver()->mem_free(queue->leftover);
+	queue->leftover = 0;
+	return true;
 }
 
 static bool may_release(struct pass *pass, struct deferq_item *item)
@@ -231,10 +249,10 @@ static bool may_release(struct pass *pass, struct deferq_item *item)
 	case DEFERQ_EVENT:
 		return true;
 	case DEFERQ_MEMORY:
-		item->is_issued = plain_works(pass->queue);
-		return item->is_issued || is_idle(pass);
+		item->is_issued = plain_works(pass);
+		return item->is_issued || may_wait(pass);
 	default:
-		return is_idle(pass);
+		return may_wait(pass);
 	}
 }
 
@@ -423,6 +441,7 @@ static void run(struct pass *pass)
 			release_ready(pass, kind);
 	if (pass->takes_back)
 		take_back(pass);
+	deferq_event_trim(pass->queue);
 }
 
 /*

@@ -17,6 +17,12 @@ enum {
 	DEFERQ_BUDGET_US = 50,	/* a pass inside a free, once all that a limit allows is out */
 };
 
+/* An event that nobody needs now. */
+struct spare_event {
+	struct spare_event *next;
+	CUevent event;
+};
+
 struct item_list {
 	struct deferq_item *first, *last;
 	uint64_t count;
@@ -53,7 +59,7 @@ struct deferq {
 	uint64_t host_bytes;	 /* of what waits */
 	uint64_t page_bytes;	 /* see deferq_page_bytes() */
 	uint32_t scopes;
-	CUevent spare[DEFERQ_SPARE_EVENTS];
+	struct spare_event *spare;
 	uint32_t spares;
 	struct slab_spares slabs;
 	struct deferq_statistics statistics;
@@ -63,6 +69,7 @@ struct deferq {
 	CUstream stream; /* private, never holds a wait */
 	_Atomic uint32_t plain; /* enum plain_release */
 	uint32_t proofs; /* failed attempts to tell */
+	CUdeviceptr leftover; /* block of an attempt, to go when the context is idle; 0: none */
 	_Atomic uint64_t not_before; /* tick; see DEFERQ_BACKOFF_US */
 };
 
@@ -134,8 +141,11 @@ bool deferq_add_over_bound(struct deferq *queue);
 void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind, enum release_cause cause,
 			struct deferq_report *report);
 
-/* deferq_event.c: events of the context; inside the gate. */
+/* deferq_event.c: events of the context; inside the gate but for giving and waiting. */
 void deferq_event_give(struct deferq *queue, CUevent event);
+
+/* Destroy some of those beyond DEFERQ_SPARE_EVENTS. */
+void deferq_event_trim(struct deferq *queue);
 
 /* Draw a serial and record an event of the context; NULL: *result tells why. */
 CUevent deferq_event_record(struct deferq *queue, uint64_t *serial, CUresult *result);
@@ -160,6 +170,7 @@ struct pass {
 	bool is_idle;	 /* the program has just seen the context idle */
 	bool is_busy;	 /* it is known not to be idle */
 	bool is_forced;	 /* release even if the driver waits */
+	bool has_tried;	 /* to tell whether plain blocks go by cuMemFreeAsync */
 	uint64_t start;
 	uint64_t waited;
 	uint64_t deadline; /* tick; 0: none */

@@ -57,6 +57,7 @@ static bool go_round(struct pass *pass, bool (*is_enough)(const struct pass *),
 		     uint32_t *idle_waits, CUevent *event, uint64_t *serial, bool *is_ours)
 {
 	pass->is_busy = false;
+	pass->has_tried = false;
 	deferq_pass_run(pass);
 	if (!pass->until)
 		pass->until = atomic_load(&pass->queue->serial);

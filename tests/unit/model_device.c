@@ -255,6 +255,11 @@ void model_interrupt(enum model_function function, void (*interruption)(void))
 	STORE(model.functions[function].interruption, interruption);
 }
 
+void model_allow_nesting(void)
+{
+	model_thread.is_interrupted = false;
+}
+
 void model_capture(bool is_live)
 {
 	STORE(model.is_capturing, is_live);

@@ -210,6 +210,12 @@ static CUresult event_synchronize(CUevent event)
 	return CUDA_SUCCESS;
 }
 
+/* A stream and an event may be destroyed at any time. */
+static bool does_wait_for(uint32_t kind)
+{
+	return kind != DEFERQ_STREAM && kind != DEFERQ_EVENT;
+}
+
 /* The thing is released in this very call, or given to a stream for that. */
 static CUresult release(struct thing *thing, CUresult failed, enum thing_state state,
 			bool does_wait)
@@ -226,7 +232,8 @@ static CUresult release(struct thing *thing, CUresult failed, enum thing_state s
 		ADD(model.stalls, 1);
 		model_raise_to(&model.contexts[context].done, LOAD(model.contexts[context].submitted));
 	}
-	if (LOAD(thing->last_use) > LOAD(model.contexts[context].done))
+	if (does_wait_for(LOAD(thing->kind)) &&
+	    LOAD(thing->last_use) > LOAD(model.contexts[context].done))
 		model_complain("a thing of kind %u was released while it may be in use",
 			       LOAD(thing->kind));
 	if (!atomic_compare_exchange_strong_explicit(&thing->state, &expected, state,

@@ -106,6 +106,9 @@ void model_heal(enum model_function function);
 /* Called at the start of each call of the function, as another thread might be running. */
 void model_interrupt(enum model_function function, void (*interruption)(void));
 
+/* From within an interruption: its own calls may be interrupted as well. */
+void model_allow_nesting(void);
+
 /* How a driver may be that has other ideas of cuMemFreeAsync. */
 enum model_plain {
 	MODEL_PLAIN_WORKS,
