@@ -229,6 +229,12 @@ static void write_nowait(struct query *query, struct report_section *section,
 
 	if (!value[CALLS].number)
 		return;
+	if (!value[NOWAIT].number) {
+		rows_format(&value[NOWAIT_TEXT], "%s: no free %s",
+			    is_on ? "has saved nothing" : "would save nothing",
+			    is_on ? "would have waited" : "has waited");
+		return;
+	}
 	rows_format(&value[NOWAIT_TEXT], "%s at most %s of %s, %s of the run",
 		    is_on			? "has saved" :
 		    strstr(policy, "nowait") ? "would save, or has saved," :

@@ -139,7 +139,8 @@ it_reports_a_bad_value_in_the_environment_once() {
 it_lists_every_twin_with_default_and_value() {
 	CUSTODY_BUFFER=64MiB "$custody" env >out
 	local name
-	for name in CUSTODY_OUTPUT CUSTODY_FREES CUSTODY_CHILDREN CUSTODY_BUFFER; do
+	for name in CUSTODY_OUTPUT CUSTODY_FREES CUSTODY_MAX_PENDING CUSTODY_MAX_PENDING_RATIO \
+		CUSTODY_MEMINFO CUSTODY_CHILDREN CUSTODY_BUFFER; do
 		grep -q "$name" out || fail "env does not list $name"
 	done
 	expect_match "value" 'CUSTODY_BUFFER.*256MiB.*64MiB' "$(cat out)"
@@ -148,9 +149,63 @@ it_lists_every_twin_with_default_and_value() {
 it_honours_the_buffer_of_the_environment() {
 	CUSTODY_BUFFER=8MiB record -o t.db -- "$clients/ends" exit
 	expect_match "options" '.' "$(query t.db "SELECT value FROM meta WHERE key = 'options'")"
-	expect_equal "policy" immediate "$(query t.db "SELECT policy FROM process")"
+	expect_equal "policy" "$("$custody" env | awk '$1 == "CUSTODY_FREES" && NF > 3 { print $3 }')" \
+		"$(query t.db "SELECT policy FROM process")"
 	CUSTODY_FREES=immediate record -o u.db -- "$clients/ends" exit
 	expect_equal "policy" immediate "$(query u.db "SELECT policy FROM process")"
+}
+
+# What the processes of a recorded program find in their environment.
+environment_of() { # VARIABLE COMMAND...
+	bounded "${@:2}" -- /bin/sh -c "printf '%s\n' \"\$$1\"" 2>err
+}
+
+it_hands_options_down_in_the_environment() {
+	plain_build_only
+	expect_equal "N" 7 "$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending=7)"
+	expect_equal "N" -1 "$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending -1)"
+	expect_equal "R" .5 \
+		"$(environment_of CUSTODY_MAX_PENDING_RATIO "$custody" record --max-pending-ratio=.5)"
+	expect_equal "policy" nowait "$(environment_of CUSTODY_FREES "$custody" record --frees=nowait)"
+	usage_error "$custody" record --max-pending=many -- true
+	usage_error "$custody" record --max-pending-ratio=half -- true
+}
+
+it_honours_the_variables_of_numba_where_its_own_are_unset() {
+	plain_build_only
+	local count=NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT
+	export $count=3
+	expect_match "env" 'CUSTODY_MAX_PENDING +10 +3 ' "$("$custody" env)"
+	expect_equal "ours" "" "$(environment_of CUSTODY_MAX_PENDING "$custody" record)"
+	expect_equal "theirs" 3 "$(environment_of $count "$custody" record)"
+	export $count=many
+	expect_match "env" 'CUSTODY_MAX_PENDING +10 +10 ' "$("$custody" env)"
+	# Said once, and left as it is for whom it is meant.
+	expect_equal "ours" 10 "$(environment_of CUSTODY_MAX_PENDING "$custody" record)"
+	expect_equal "complaints" 1 "$(grep -c $count err)"
+	expect_equal "theirs" many "$(environment_of $count "$custody" record)"
+	export CUSTODY_MAX_PENDING=4
+	expect_match "env" 'CUSTODY_MAX_PENDING +10 +4 ' "$("$custody" env)"
+	expect_equal "ours" 4 "$(environment_of CUSTODY_MAX_PENDING "$custody" record)"
+	expect_equal "complaints" 0 "$(grep -c $count err)"
+	unset $count CUSTODY_MAX_PENDING
+}
+
+it_lets_nvtx_find_the_interposer_where_frees_are_put_off() {
+	plain_build_only
+	local name=NVTX_INJECTION64_PATH policy
+	unset $name
+	for policy in deferred nowait; do
+		expect_equal "$policy" "$preload" \
+			"$(environment_of $name "$custody" record --frees=$policy)"
+	done
+	expect_equal "immediate" "" "$(environment_of $name "$custody" record --frees=immediate)"
+	export $name=/theirs.so
+	expect_equal "another's" /theirs.so \
+		"$(environment_of $name "$custody" record --frees=nowait)"
+	CUSTODY_FREES=nowait "$custody" doctor >out 2>err || true
+	unset $name
+	expect_match "doctor" 'custody.defer_cleanup' "$(cat out)"
 }
 
 it_finds_the_program_in_PATH() {
