@@ -3,7 +3,7 @@
  * Records a second, bytes of trace a record and memory of the collector, end to
  * end into an indexed trace:
  *
- *	bench_collect [MILLIONS OF RECORDS] [copy|pool|mixed] [THREADS]
+ *	bench_collect [MILLIONS OF RECORDS] [copy|pool|deferred|mixed] [THREADS]
  *
  * The session is written first (it may need some room in /tmp or $TMPDIR), then
  * collected by a child, whose time and memory are told apart from ours.
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GONE = 0x3ffffff, LIVE_BLOCKS = 2000, POOL_LIVE = 64 };
+enum { GONE = 0x3ffffff, LIVE_BLOCKS = 2000, POOL_LIVE = 64, PENDING = 10 };
 
 static struct session_writer writer;
 static uint64_t now = UINT64_C(90000000000000); /* a day of uptime */
@@ -90,6 +90,30 @@ static void put_pool_pair(uint32_t thread)
 	put(thread, record);
 }
 
+/* A program whose frees are put off: the eleventh that waits sends all away. */
+static void put_deferred_pair(uint32_t thread)
+{
+	static uint64_t pending[PENDING + 1];
+	static unsigned int count;
+	struct record record;
+
+	ids++;
+	record = session_writer_alloc(0, 4000, ids, address_of(LIVE_BLOCKS + ids % POOL_LIVE * 8),
+				      (draw() & 0xffffff) + 1, BLOCK_DEVICE);
+	record.api = 20;
+	put(thread, record);
+	record = session_writer_defer(now, 900, 0, ids);
+	record.api = 21;
+	put(thread, record);
+	pending[count++] = ids;
+	if (count <= PENDING)
+		return;
+	while (count)
+		put(thread, session_writer_release(now, pending[--count], now - 100,
+						   RELEASE_COUNT));
+	put(thread, session_writer_flush(now, 4000, PENDING + 1, 1 << 20, RELEASE_COUNT));
+}
+
 static void put_operation(uint32_t thread)
 {
 	struct record record = { .kind = RECORD_OPERATION, .duration = 400, .api = 30,
@@ -114,6 +138,8 @@ static void write_session(const char *session, uint64_t wanted, const char *what
 {
 	session_writer_open(&writer, session, GONE, 0);
 	writer.control->start = (struct clock_triple){ now, now, now };
+	snprintf(writer.control->policy, CONTROL_TEXT_BYTES, "%s",
+		 *what == 'd' ? "nowait" : "immediate");
 	put_base();
 	while (records < wanted) {
 		uint32_t thread = 1 + (uint32_t)(records / 7 % threads);
@@ -121,6 +147,8 @@ static void write_session(const char *session, uint64_t wanted, const char *what
 
 		if (*what == 'c' || (*what == 'm' && dice < 6))
 			put_copy(thread);
+		else if (*what == 'd')
+			put_deferred_pair(thread);
 		else if (*what == 'p' || dice < 8)
 			put_pool_pair(thread);
 		else
