@@ -87,10 +87,24 @@ static enum deferq_answer wait_for_event(struct deferq *queue, struct claim *cla
 }
 
 /*
- * Streams and events wait for nothing, so their release needs no event.  With a
- * capture live none can be taken: a free that must wait is the driver's then,
- * one that need not gets its event later.
+ * With a capture live no event can be taken, and nothing is released, not even
+ * for an allocation that runs out of memory.  A free that need not wait gets its
+ * event later, as long as the byte limit holds; the driver has all others.
  */
+static bool may_wait_without_event(struct deferq *queue, const struct deferq_item *item)
+{
+	bool is_host = item->kind == DEFERQ_HOST;
+	bool may_wait;
+
+	lock_take(&queue->lock);
+	may_wait = !deferq_settings.does_wait &&
+		   (is_host ? queue->host_bytes : device_bytes(queue)) + item->bytes <=
+			   (is_host ? queue->host_limit : queue->device_limit);
+	lock_give(&queue->lock);
+	return may_wait;
+}
+
+/* Streams and events wait for nothing, so their release needs no event. */
 static enum deferq_answer claim_item(struct deferq *queue, const struct deferq_item *item,
 				     struct claim *claim, CUresult *result, uint64_t *waited)
 {
@@ -99,7 +113,7 @@ static enum deferq_answer claim_item(struct deferq *queue, const struct deferq_i
 	if (!deferq_needs_event((enum deferq_kind)item->kind))
 		return DEFERQ_QUEUED;
 	if (!gate_enter())
-		return deferq_settings.does_wait ? DEFERQ_REFUSED : DEFERQ_QUEUED;
+		return may_wait_without_event(queue, item) ? DEFERQ_QUEUED : DEFERQ_REFUSED;
 	answer = take_event(queue, claim, result);
 	gate_leave();
 	if (answer == DEFERQ_QUEUED && claim->event && deferq_settings.does_wait)
