@@ -77,6 +77,8 @@ def program_list():
         Program("leaning on the wait of a free", "lean", ["lean_on_wait"], simulated=True,
                 is_counted=False, policies=("immediate", "deferred"),
                 settings={"SIMCUDA_COPY_US": "3000"}),
+        Program("captures beside frees", "capture", ["capture_beside"], simulated=True,
+                is_counted=False),
         Program("device kept at 95 %", "full", ["near_full"], simulated=True, is_counted=False,
                 is_alone=True, settings={"SIMCUDA_MEMORY": "256M", "SIMCUDA_CONTEXT": "4M",
                                          "SIMCUDA_COPY_GBPS": "20",
@@ -425,7 +427,7 @@ def parse_options():
     parser.add_argument("--stage", default=".stage",
                         help="folder made by scripts/gpu-stage, or a build directory [%(default)s]")
     parser.add_argument("--only", default="", help="groups, comma-separated: driver static shared "
-                        "ptds torch cupy jax numba freed lean full")
+                        "ptds torch cupy jax numba freed lean capture full")
     parser.add_argument("--policy", default="all",
                         help="of frees: immediate, deferred, nowait, some of them with commas, or "
                         "all [%(default)s]")
