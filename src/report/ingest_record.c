@@ -20,7 +20,7 @@ enum {
 
 /* Functions that make or end what has a handle, told by their base name. */
 enum object_act { ACT_NONE, ACT_STREAM_CREATE, ACT_STREAM_DESTROY, ACT_EVENT_CREATE,
-		  ACT_EVENT_DESTROY };
+		  ACT_EVENT_DESTROY, ACT_UNLOAD };
 
 static const struct {
 	const char *base;
@@ -32,6 +32,7 @@ static const struct {
 	{ "cuStreamDestroy", ACT_STREAM_DESTROY },
 	{ "cuEventCreate", ACT_EVENT_CREATE },
 	{ "cuEventDestroy", ACT_EVENT_DESTROY },
+	{ "cuModuleUnload", ACT_UNLOAD },
 };
 
 static enum object_act find_act(uint16_t api)
@@ -258,11 +259,9 @@ static void handle_context_end(struct ingest_process *process, const struct reco
 }
 
 static void follow_object(struct ingest_process *process, const struct record *record,
-			  const struct store_row_call *call)
+			  const struct store_row_call *call, enum object_act act)
 {
 	int64_t end_ns = call->start_ns + call->duration_ns;
-	enum object_act act = ingest_record_has_our_names(process) ? find_act(record->api) :
-								     ACT_NONE;
 
 	switch (act) {
 	case ACT_STREAM_CREATE:
@@ -274,6 +273,7 @@ static void follow_object(struct ingest_process *process, const struct record *r
 	case ACT_EVENT_DESTROY:
 		ingest_identity_destroy(process, act == ACT_EVENT_DESTROY, record->a, end_ns);
 		break;
+	case ACT_UNLOAD:
 	case ACT_NONE:
 		break;
 	}
@@ -282,6 +282,8 @@ static void follow_object(struct ingest_process *process, const struct record *r
 static void handle_operation(struct ingest_process *process, struct ingest_thread *thread,
 			     const struct record *record, struct store_row_call *call)
 {
+	enum object_act act = ingest_record_has_our_names(process) ? find_act(record->api) :
+								     ACT_NONE;
 	struct ingest_block *block;
 
 	/* An attempt the program does not see is a failure of ours, no operation of its. */
@@ -290,10 +292,11 @@ static void handle_operation(struct ingest_process *process, struct ingest_threa
 	call->object = record->a;
 	call->stream_id = ingest_identity_stream(process, thread, record_context(record),
 						 record->stream);
+	call->is_unload = act == ACT_UNLOAD;
 	store_row_operation(&process->ingest->rows, call);
 	if (has_failed(record))
 		return;
-	follow_object(process, record, call);
+	follow_object(process, record, call, act);
 	if (!(record->flags & RECORD_EXPORTED))
 		return;
 	block = ingest_block_at(&process->blocks, record->a, call->start_ns);

@@ -20,7 +20,7 @@ enum { HINT_SHARE = 100, HINT_NS = 100000 };
 #define CAN_WAIT                                                                                   \
 	"(deferred > 0 OR api_id IN (SELECT id FROM api WHERE name IN ('cuMemFree',"               \
 	" 'cuMemFree_v2', 'cuMemFreeHost', 'cuArrayDestroy', 'cuMipmappedArrayDestroy',"           \
-	" 'cuModuleUnload', 'cuLibraryUnload')))"
+	" 'cuModuleUnload')))"
 
 static const struct rows_column free_columns[] = {
 	{ NULL, "policy", ROWS_TEXT },

@@ -136,6 +136,9 @@ static void make_up_for_age(struct query *query)
 	if (has_table(query, "allocation") && !has_column(query, "allocation", "free_saved_ns"))
 		query_run(query, "CREATE TEMP VIEW allocation AS SELECT *, NULL AS free_waited_ns,"
 				 " NULL AS ready_ns, NULL AS free_saved_ns FROM main.allocation");
+	if (has_table(query, "operation") && !has_column(query, "operation", "caller"))
+		query_run(query, "CREATE TEMP VIEW operation AS SELECT *, NULL AS caller"
+				 " FROM main.operation");
 	if (!has_table(query, "finding"))
 		query_run(query, "CREATE TEMP TABLE finding(process_id, kind, api_id,"
 				 " allocation_id, address, at_ns, thread_id, context_id, caller)");

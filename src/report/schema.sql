@@ -226,8 +226,11 @@ CREATE TABLE operation (		-- stream, event, synchronise, context, graph calls
 	context_id INTEGER REFERENCES context,
 	stream_id INTEGER REFERENCES stream,
 	object INTEGER,			-- handle the call is about
-	result INTEGER NOT NULL DEFAULT 0
+	result INTEGER NOT NULL DEFAULT 0,
+	caller INTEGER			-- of the unloading of a module, which waits for the device as frees do; of
+					-- all else NULL
 );
+CREATE INDEX operation_unload ON operation(process_id, api_id, caller) WHERE caller IS NOT NULL;
 
 CREATE TABLE flush (			-- one pass over a deferred-free queue
 	id INTEGER PRIMARY KEY,

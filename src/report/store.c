@@ -176,6 +176,9 @@ static void complete_schema(struct store *store)
 		store_run(store, "ALTER TABLE allocation ADD COLUMN free_waited_ns INTEGER;"
 				 "ALTER TABLE allocation ADD COLUMN ready_ns INTEGER;"
 				 "ALTER TABLE allocation ADD COLUMN free_saved_ns INTEGER;");
+	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('operation') "
+				 "WHERE name = 'caller'"))
+		store_run(store, "ALTER TABLE operation ADD COLUMN caller INTEGER;");
 	store_run(store,
 		  "CREATE TABLE IF NOT EXISTS finding(id INTEGER PRIMARY KEY, "
 		  "process_id INTEGER NOT NULL, kind TEXT NOT NULL, api_id INTEGER, "

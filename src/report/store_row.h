@@ -69,6 +69,7 @@ struct store_row_call {
 	uint64_t bytes;
 	uint64_t caller;
 	bool is_ours;
+	bool is_unload; /* of a module */
 };
 
 struct store_row_calls {

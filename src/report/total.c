@@ -225,6 +225,31 @@ static void add_block(struct group *group, sqlite3_stmt *block, bool is_at_peak)
 	}
 }
 
+static const char select_unloads[] =
+	"SELECT process_id, api_id, caller, duration_ns FROM operation"
+	" WHERE caller IS NOT NULL AND result = 0";
+
+/* The unloading of a module waits as a free does, and may end no block at all. */
+static int walk_unloads(struct total_frees *frees, sqlite3 *db)
+{
+	sqlite3_stmt *unload = NULL;
+	int status = sqlite3_prepare_v2(db, select_unloads, -1, &unload, NULL);
+
+	while (status == SQLITE_OK && (status = sqlite3_step(unload)) == SQLITE_ROW) {
+		const struct total_free call = {
+			.process_id = sqlite3_column_int64(unload, 0),
+			.api_id = sqlite3_column_int64(unload, 1),
+			.caller = sqlite3_column_int64(unload, 2),
+			.host_ns = sqlite3_column_int64(unload, 3),
+		};
+
+		total_free_add(frees, &call);
+		status = SQLITE_OK;
+	}
+	sqlite3_finalize(unload);
+	return status;
+}
+
 static int take_block(struct totals *totals, sqlite3_stmt *block, bool is_at_peak)
 {
 	const char *kind = (const char *)sqlite3_column_text(block, KIND);
@@ -241,7 +266,8 @@ static int take_block(struct totals *totals, sqlite3_stmt *block, bool is_at_pea
 	if (!group)
 		return SQLITE_NOMEM;
 	add_block(group, block, is_at_peak);
-	if (!key.is_view && !is_null(block, FREE_REQUESTED))
+	/* The variables of a module end in one call, which is an operation. */
+	if (!key.is_view && !is_null(block, FREE_REQUESTED) && (!kind || strcmp(kind, "module")))
 		note_free(&totals->frees, block);
 	return SQLITE_ROW;
 }
@@ -326,6 +352,8 @@ int total_allocations(sqlite3 *db, const char *schema)
 		status = prepare_insert(db, schema, &insert);
 	if (status == SQLITE_OK)
 		status = walk(&totals, block, peak);
+	if (status == SQLITE_DONE)
+		status = walk_unloads(&totals.frees, db);
 	if (status == SQLITE_DONE)
 		status = store(&totals, insert);
 	if (status == SQLITE_DONE && total_free_store(&totals.frees, db, schema) != SQLITE_OK)

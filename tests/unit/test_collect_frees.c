@@ -401,6 +401,34 @@ START_TEST(wait_that_was_saved_counts_once_in_a_thread)
 }
 END_TEST
 
+/* What one call does to several variables is one call. */
+START_TEST(unloading_of_a_module_is_a_free_that_can_wait)
+{
+	struct record unload = { .kind = RECORD_OPERATION, .start = 3000, .duration = 700,
+				 .caller_context = 0x4711, .a = 0x55 };
+	struct record other = unload, variable = session_writer_free(3000, 700, 1);
+
+	unload.api = variable.api = api_of("cuModuleUnload");
+	other.api = api_of("cuModuleLoad");
+	variable.flags = RECORD_MORE;
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_MODULE));
+	put(1, session_writer_alloc(2100, 10, 2, 0x9000, 4096, BLOCK_MODULE));
+	put(1, other);
+	put(1, unload);
+	put(1, variable);
+	variable.b = 2;
+	put(1, variable);
+	unload.result = 400;
+	put(1, unload);
+	collect();
+	ck_assert_int_eq(ask("SELECT count(*) FROM free_total"), 1);
+	ck_assert_str_eq(ask_text("SELECT count || ' ' || host_ns || ' ' || caller || ' ' || name "
+				  "FROM free_total JOIN api ON api.id = api_id"),
+			 "1 700 18193 cuModuleUnload");
+	ck_assert_int_eq(ask("SELECT count(*) FROM leak"), 0);
+}
+END_TEST
+
 START_TEST(policy_that_waits_has_saved_nothing)
 {
 	put_waits("deferred");
@@ -468,6 +496,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, pending_block_dies_with_its_context);
 	tcase_add_test(rows, page_locked_memory_that_is_pending_is_none_of_the_devices);
 	tcase_add_test(rows, wait_that_was_saved_counts_once_in_a_thread);
+	tcase_add_test(rows, unloading_of_a_module_is_a_free_that_can_wait);
 	tcase_add_test(rows, policy_that_waits_has_saved_nothing);
 	tcase_add_test(rows, pending_times_are_told_by_their_middle_and_their_end);
 	tcase_add_test(rows, deferred_frees_that_cannot_be_count_as_lost);

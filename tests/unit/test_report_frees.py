@@ -195,7 +195,9 @@ class Older(Case):
                                "DROP TABLE pending_total;"
                                "ALTER TABLE allocation DROP COLUMN free_waited_ns;"
                                "ALTER TABLE allocation DROP COLUMN ready_ns;"
-                               "ALTER TABLE allocation DROP COLUMN free_saved_ns;" + sql)
+                               "ALTER TABLE allocation DROP COLUMN free_saved_ns;"
+                               "DROP INDEX operation_unload;"
+                               "ALTER TABLE operation DROP COLUMN caller;" + sql)
         database.commit()
         database.close()
         return path
