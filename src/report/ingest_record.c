@@ -397,9 +397,8 @@ static bool is_nonsense(const struct record *record)
 {
 	switch (record->kind) {
 	case RECORD_FREE:
-		if (record->flags & RECORD_PENDING && record->stream >> TICK_BITS)
-			return true;
-		/* fall through */
+		return (!record->result && record->c >> SIZE_BITS) ||
+		       (record->flags & RECORD_PENDING && record->stream >> TICK_BITS);
 	case RECORD_ALLOC:
 	case RECORD_TRANSFER:
 		return !record->result && record->c >> SIZE_BITS;
