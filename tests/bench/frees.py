@@ -78,7 +78,7 @@ def back(case, variant):
 
 
 def bench_free(tools, options):
-    command = [tools.program("bench_free"), *(["-r", "3", "-m", "1"] if options.quick else [])]
+    command = [tools.program("bench_free"), *(["-r", "3", "-m", "1"] if options.quick else ["-r", "9"])]
     rounds = 1 if options.quick else 2
     found = gather_samples(run_rounds(tools, options, command, rounds))
     lines = ["A release behind ten copies of 256 MiB from host memory, or as many bytes on more "
@@ -116,7 +116,7 @@ def bench_free(tools, options):
 
 def bench_gap(tools, options):
     command = [tools.program("bench_gap"), *(["-s", "200", "-m", "1"] if options.quick else [])]
-    printed = run_rounds(tools, options, command, 1 if options.quick else 3)
+    printed = run_rounds(tools, options, command, 1 if options.quick else 2)
     result, rows = {}, []
     for variant, rounds in printed.items():
         columns = {}
@@ -134,7 +134,7 @@ def bench_gap(tools, options):
         rows.append(cells)
     lines = ["One thread allocates 4 MiB, starts ten copies of 256 MiB and frees, over and over; "
              "another launches a kernel every 20 us. Microseconds of a launch, and of the time "
-             "between two launches beyond those 20 us: medians of three rounds, the longest of "
+             "between two launches beyond those 20 us: medians of the rounds, the longest of "
              "all.", ""]
     lines += table(["", "launch: median", "99 %", "99.9 %", "longest", "gap: median", "99 %",
                     "99.9 %", "longest", "free: median", "longest", "launches", "frees"], rows)

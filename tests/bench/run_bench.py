@@ -347,8 +347,9 @@ def main():
     for name in names:
         results[name], lines = run_part(name, tools, options)
         text += lines + [""]
-    (pathlib.Path(options.out) / "gpu-bench.md").write_text("\n".join(text))
-    (pathlib.Path(options.out) / "gpu-bench.json").write_text(json.dumps(results, indent=1))
+        # After each part: a run that is stopped leaves what it has.
+        (pathlib.Path(options.out) / "gpu-bench.md").write_text("\n".join(text))
+        (pathlib.Path(options.out) / "gpu-bench.json").write_text(json.dumps(results))
     return 1 if any("error" in result for result in results.values()) else 0
 
 
