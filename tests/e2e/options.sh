@@ -149,7 +149,8 @@ it_lists_every_twin_with_default_and_value() {
 it_honours_the_buffer_of_the_environment() {
 	CUSTODY_BUFFER=8MiB record -o t.db -- "$clients/ends" exit
 	expect_match "options" '.' "$(query t.db "SELECT value FROM meta WHERE key = 'options'")"
-	expect_equal "policy" "$("$custody" env | awk '$1 == "CUSTODY_FREES" && NF > 3 { print $3 }')" \
+	expect_equal "policy" \
+		"$("$custody" env | awk '$1 == "CUSTODY_FREES" && NF > 3 { print $3 }')" \
 		"$(query t.db "SELECT policy FROM process")"
 	CUSTODY_FREES=immediate record -o u.db -- "$clients/ends" exit
 	expect_equal "policy" immediate "$(query u.db "SELECT policy FROM process")"
@@ -162,11 +163,14 @@ environment_of() { # VARIABLE COMMAND...
 
 it_hands_options_down_in_the_environment() {
 	plain_build_only
-	expect_equal "N" 7 "$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending=7)"
-	expect_equal "N" -1 "$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending -1)"
+	expect_equal "N" 7 \
+		"$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending=7)"
+	expect_equal "N" -1 \
+		"$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending -1)"
 	expect_equal "R" .5 \
 		"$(environment_of CUSTODY_MAX_PENDING_RATIO "$custody" record --max-pending-ratio=.5)"
-	expect_equal "policy" nowait "$(environment_of CUSTODY_FREES "$custody" record --frees=nowait)"
+	expect_equal "policy" nowait \
+		"$(environment_of CUSTODY_FREES "$custody" record --frees=nowait)"
 	usage_error "$custody" record --max-pending=many -- true
 	usage_error "$custody" record --max-pending-ratio=half -- true
 }

@@ -395,7 +395,8 @@ START_TEST(wait_that_was_saved_counts_once_in_a_thread)
 		ck_assert_int_eq(ask(sql), (int64_t)waits[id - 1].saved);
 	}
 	ck_assert_str_eq(ask_text("SELECT count || ' ' || host_ns || ' ' || max_ns || ' ' || "
-				  "forwarded_ns || ' ' || deferred || ' ' || deferred_bytes || ' ' || waited_ns || ' ' || "
+				  "forwarded_ns || ' ' || deferred || ' ' || "
+				  "deferred_bytes || ' ' || waited_ns || ' ' || "
 				  "saved_ns || ' ' || caller FROM free_total"),
 			 "6 60 10 0 6 24576 0 3200 18193");
 }
