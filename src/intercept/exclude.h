@@ -2,10 +2,12 @@
 /*
  * exclude.h - contexts whose frees are never put off.
  *
- * An event sees the work of one context.  Where others work on its memory too -
- * contexts with peer access either way, green contexts of its device - a free
- * must wait for all of them, and only the driver's own does.  A memory checker
- * wants to see each free where the program made it.
+ * An event sees the work of one context, and of others the copies that name its
+ * memory (measured on two H200: also from the other device, whatever the kind of
+ * copy).  Kernels and fills of others reach its memory with peer access; to a
+ * green context it is memory like its own.  There a free must wait for more than
+ * the event tells, and only the driver's own does.  A memory checker wants to
+ * see each free where the program made it.
  */
 #ifndef CUSTODY_INTERCEPT_EXCLUDE_H
 #define CUSTODY_INTERCEPT_EXCLUDE_H
