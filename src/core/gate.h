@@ -21,9 +21,22 @@
 extern _Atomic uint32_t gate_captures;	/* live, or about to begin */
 extern _Atomic uint32_t gate_in_flight; /* threads inside */
 
-/* True: go on, no capture begins before gate_leave().  False: one is live. */
+/* Whether a capture is live; costs one load. */
+static inline bool gate_is_shut(void)
+{
+	return __builtin_expect(
+		atomic_load_explicit(&gate_captures, memory_order_relaxed) != 0, 0);
+}
+
+/*
+ * True: go on, no capture begins before gate_leave().  False: one is live.  The
+ * look ahead keeps those who are refused over and over from looking like threads
+ * inside to one who begins another capture.
+ */
 static inline bool gate_enter(void)
 {
+	if (gate_is_shut())
+		return false;
 	atomic_fetch_add_explicit(&gate_in_flight, 1, memory_order_seq_cst);
 	if (__builtin_expect(
 		    atomic_load_explicit(&gate_captures, memory_order_seq_cst) == 0, 1))
@@ -35,13 +48,6 @@ static inline bool gate_enter(void)
 static inline void gate_leave(void)
 {
 	atomic_fetch_sub_explicit(&gate_in_flight, 1, memory_order_release);
-}
-
-/* Whether a capture is live; costs one load. */
-static inline bool gate_is_shut(void)
-{
-	return __builtin_expect(
-		atomic_load_explicit(&gate_captures, memory_order_relaxed) != 0, 0);
 }
 
 /*

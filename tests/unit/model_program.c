@@ -49,6 +49,10 @@ void program_end(void)
 
 struct deferq *program_queue(uint32_t context)
 {
+	struct deferq *queue = deferq_find(context);
+
+	if (queue)
+		return queue;
 	deferq_configure(&program_settings);
 	return deferq_open(model_context(context), context, context > 2, DEVICE_BYTES);
 }
