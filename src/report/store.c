@@ -178,7 +178,9 @@ static void complete_schema(struct store *store)
 				 "ALTER TABLE allocation ADD COLUMN free_saved_ns INTEGER;");
 	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('operation') "
 				 "WHERE name = 'caller'"))
-		store_run(store, "ALTER TABLE operation ADD COLUMN caller INTEGER;");
+		store_run(store, "ALTER TABLE operation ADD COLUMN caller INTEGER;"
+				 "CREATE INDEX operation_unload ON operation(process_id, api_id, "
+				 "caller) WHERE caller IS NOT NULL;");
 	store_run(store,
 		  "CREATE TABLE IF NOT EXISTS finding(id INTEGER PRIMARY KEY, "
 		  "process_id INTEGER NOT NULL, kind TEXT NOT NULL, api_id INTEGER, "

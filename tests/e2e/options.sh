@@ -167,8 +167,8 @@ it_hands_options_down_in_the_environment() {
 		"$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending=7)"
 	expect_equal "N" -1 \
 		"$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending -1)"
-	expect_equal "R" .5 \
-		"$(environment_of CUSTODY_MAX_PENDING_RATIO "$custody" record --max-pending-ratio=.5)"
+	expect_equal "R" .5 "$(environment_of CUSTODY_MAX_PENDING_RATIO \
+		"$custody" record --max-pending-ratio=.5)"
 	expect_equal "policy" nowait \
 		"$(environment_of CUSTODY_FREES "$custody" record --frees=nowait)"
 	usage_error "$custody" record --max-pending=many -- true

@@ -461,6 +461,39 @@ START_TEST(pending_times_are_told_by_their_middle_and_their_end)
 }
 END_TEST
 
+/* What a collector of before there were deferred frees has left behind. */
+START_TEST(trace_that_an_older_version_began_is_gone_on_with)
+{
+	char command[4 * PATH_MAX];
+	struct store *store;
+	bool is_new;
+
+	if (sqlite3_libversion_number() < 3035000)
+		return; /* it cannot drop a column */
+	store = store_open(trace, session, &is_new);
+	ck_assert(is_new);
+	store_run(store, "DROP TABLE finding; DROP TABLE free_total; DROP TABLE pending_total;"
+			 "ALTER TABLE allocation DROP COLUMN free_waited_ns;"
+			 "ALTER TABLE allocation DROP COLUMN ready_ns;"
+			 "ALTER TABLE allocation DROP COLUMN free_saved_ns;"
+			 "DROP INDEX operation_unload;"
+			 "ALTER TABLE operation DROP COLUMN caller;");
+	store_close(store);
+	snprintf(command, sizeof(command), "echo trace=%s >>%s/session", trace, session);
+	ck_assert_int_eq(system(command), 0);
+	put_waits("nowait");
+	put(1, (struct record){ .kind = RECORD_OPERATION, .start = 9900,
+				.api = api_of("cuModuleUnload"), .caller_context = 5 });
+	put(1, session_writer_finding(9950, 1, 1 << 20, FINDING_DOUBLE_FREE));
+	collect();
+	expect(1, 9100, "idle", 0, 5000);
+	ck_assert_int_eq(ask("SELECT sum(saved_ns) FROM free_total"), 3200);
+	ck_assert_int_eq(ask("SELECT released FROM pending_total"), WAITS);
+	ck_assert_int_eq(ask("SELECT caller FROM operation"), 5);
+	ck_assert_int_eq(ask("SELECT count(*) FROM finding"), 1);
+}
+END_TEST
+
 /* Numbers that no queue can have had count as lost, and do not reach a sum. */
 START_TEST(deferred_frees_that_cannot_be_count_as_lost)
 {
@@ -500,6 +533,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, unloading_of_a_module_is_a_free_that_can_wait);
 	tcase_add_test(rows, policy_that_waits_has_saved_nothing);
 	tcase_add_test(rows, pending_times_are_told_by_their_middle_and_their_end);
+	tcase_add_test(rows, trace_that_an_older_version_began_is_gone_on_with);
 	tcase_add_test(rows, deferred_frees_that_cannot_be_count_as_lost);
 	suite_add_tcase(suite, rows);
 	return suite;
