@@ -9,11 +9,10 @@
 
 static const struct rows_column columns[] = {
 	{ NULL, "variable", ROWS_TEXT }, { NULL, "default", ROWS_TEXT },
-	{ NULL, "now", ROWS_TEXT },	 { NULL, "values", ROWS_TEXT },
-	{ NULL, NULL, ROWS_TEXT },
+	{ NULL, "now", ROWS_TEXT },	 { NULL, NULL, ROWS_TEXT },
 };
 
-enum { VARIABLE, DEFAULT, NOW, VALUES };
+enum { VARIABLE, DEFAULT, NOW };
 
 static void add_option(struct report_section *section, enum option_id id)
 {
@@ -25,8 +24,8 @@ static void add_option(struct report_section *section, enum option_id id)
 	rows_text(&row[VARIABLE], info->variable);
 	rows_text(&row[DEFAULT], info->default_value);
 	rows_text(&row[NOW], option_text(id));
-	rows_text(&row[VALUES], info->values);
-	report_note(section, REPORT_REMARK, "%s: %s", info->variable, info->meaning);
+	report_note(section, REPORT_REMARK, "%s=%s: %s", info->variable, info->values,
+		    info->meaning);
 	if (info->other_variable)
 		report_note(section, REPORT_REMARK, "  %s holds where it is unset",
 			    info->other_variable);

@@ -447,7 +447,8 @@ class Environment(Case):
     def test_every_variable_is_told_with_its_value(self):
         text = custody("env", CUSTODY_CHILDREN="none").stdout
         line = next(line for line in text.split("\n") if "CUSTODY_CHILDREN" in line)
-        self.assertEqual(line.split(), ["CUSTODY_CHILDREN", "all", "none", "all|none"])
+        self.assertEqual(line.split(), ["CUSTODY_CHILDREN", "all", "none"])
+        self.assertIn("CUSTODY_CHILDREN=all|none: ", text)
 
     def test_a_value_that_cannot_be_parsed_is_marked(self):
         text = custody("env", CUSTODY_BUFFER="much").stdout
