@@ -11,6 +11,7 @@
 #include "intercept/deferral.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 enum { NESTED = 16, STARTED = 64 };
@@ -113,6 +114,34 @@ static struct pushed *innermost(const void *domain)
 	return NULL;
 }
 
+/* A thread that ends leaves its ranges: nobody else can pop them. */
+static void end_thread(void *unused)
+{
+	(void)unused;
+	while (pushed_count) {
+		pushed_count--;
+		end_scope(&pushed[pushed_count].scope, CALLER);
+	}
+}
+
+static pthread_key_t key;
+static bool has_key;
+
+static void make_key(void)
+{
+	has_key = !pthread_key_create(&key, end_thread);
+}
+
+/* Without a key for it the scope lasts as long as the program. */
+static void watch_thread(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, make_key);
+	if (has_key)
+		pthread_setspecific(key, pushed);
+}
+
 /* A scope too many is a range like others: it is inside one already. */
 static int push(const void *domain, bool is_scope, const void *caller)
 {
@@ -120,6 +149,7 @@ static int push(const void *domain, bool is_scope, const void *caller)
 	struct scope scope;
 
 	if (is_scope && pushed_count < NESTED && begin_scope(&scope, caller)) {
+		watch_thread();
 		pushed[pushed_count++] = (struct pushed){ scope, domain, 0 };
 	} else if (pushed_count) {
 		inside = innermost(domain);

@@ -294,6 +294,28 @@ START_TEST(a_started_range_ends_by_its_id_on_any_thread)
 }
 END_TEST
 
+static void *push_and_end(void *unused)
+{
+	(void)unused;
+	push(NVTX_SCOPE_NAME);
+	push("other");
+	push(NVTX_SCOPE_NAME);
+	ck_assert_uint_eq(scopes(), 2);
+	return NULL;
+}
+
+START_TEST(a_thread_that_ends_leaves_its_scopes)
+{
+	pthread_t thread;
+
+	push(NVTX_SCOPE_NAME);
+	pop();
+	ck_assert_int_eq(pthread_create(&thread, NULL, push_and_end, NULL), 0);
+	pthread_join(thread, NULL);
+	ck_assert_uint_eq(scopes(), 0);
+}
+END_TEST
+
 START_TEST(the_context_of_the_start_counts)
 {
 	uint32_t first = current_ask()->number;
@@ -415,6 +437,7 @@ int main(void)
 	tcase_add_test(nowait, every_spelling_of_the_name_is_good);
 	tcase_add_test(nowait, a_domain_has_a_stack_of_its_own);
 	tcase_add_test(nowait, a_started_range_ends_by_its_id_on_any_thread);
+	tcase_add_test(nowait, a_thread_that_ends_leaves_its_scopes);
 	tcase_add_test(nowait, the_context_of_the_start_counts);
 	tcase_add_test(nowait, without_a_context_there_is_no_scope);
 	tcase_add_test(nowait, what_was_held_back_goes_when_the_scope_ends);
