@@ -228,12 +228,11 @@ static CUresult release(struct thing *thing, CUresult failed, enum thing_state s
 	failed = failed ? failed : (CUresult)LOAD(thing->spoilt);
 	if (failed)
 		return failed;
-	if (does_wait && LOAD(model.contexts[context].done) < LOAD(model.contexts[context].submitted)) {
+	if (does_wait && model_done(context) < model_submitted(context)) {
 		ADD(model.stalls, 1);
-		model_raise_to(&model.contexts[context].done, LOAD(model.contexts[context].submitted));
+		model_finish(context);
 	}
-	if (does_wait_for(LOAD(thing->kind)) &&
-	    LOAD(thing->last_use) > LOAD(model.contexts[context].done))
+	if (does_wait_for(LOAD(thing->kind)) && LOAD(thing->last_use) > model_done(context))
 		model_complain("a thing of kind %u was released while it may be in use",
 			       LOAD(thing->kind));
 	if (!atomic_compare_exchange_strong_explicit(&thing->state, &expected, state,

@@ -148,6 +148,49 @@ uint64_t program_free_new(uint32_t context, enum deferq_kind kind, uint64_t byte
 	return first;
 }
 
+uint64_t program_free_behind_work(uint32_t context, enum deferq_kind kind, uint64_t bytes,
+				  int count)
+{
+	uint64_t first = model_next_handle();
+
+	for (int i = 0; i < count; i++)
+		program_make(context, kind, bytes);
+	for (int i = 0; i < count; i++) {
+		model_submit(context);
+		program_free(program_nth(first, i));
+	}
+	return first;
+}
+
+uint32_t program_released(uint64_t first, int count)
+{
+	uint32_t released = 0;
+
+	for (int i = 0; i < count; i++)
+		released += model_releases(program_nth(first, i));
+	return released;
+}
+
+bool program_all_released(uint64_t first, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (model_releases(program_nth(first, i)) != 1)
+			return false;
+	return true;
+}
+
+void program_begin_capture(void)
+{
+	gate_shut();
+	model_capture(true);
+}
+
+void program_end_capture(void)
+{
+	model_capture(false);
+	gate_open();
+}
+
 void program_collect(uint32_t context)
 {
 	struct deferq_report report = { 0 };

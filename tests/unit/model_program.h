@@ -34,6 +34,18 @@ enum deferq_answer program_free(uint64_t handle);
 uint64_t program_free_new(uint32_t context, enum deferq_kind kind, uint64_t bytes, int count);
 uint64_t program_nth(uint64_t first, int n);
 
+/* Each behind a piece of work of its own, the last that uses it. */
+uint64_t program_free_behind_work(uint32_t context, enum deferq_kind kind, uint64_t bytes,
+				  int count);
+
+/* How many of these were released; whether all were, each once. */
+uint32_t program_released(uint64_t first, int count);
+bool program_all_released(uint64_t first, int count);
+
+/* The gate is shut, and no call may be made. */
+void program_begin_capture(void);
+void program_end_capture(void);
+
 /* What the last free of this thread was answered. */
 extern _Thread_local CUresult program_result;
 extern _Thread_local uint64_t program_waited;
