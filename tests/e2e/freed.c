@@ -170,6 +170,15 @@ static const struct family {
 	{ "unified", ask_unified },   { "batch", ask_batch },
 };
 
+/* As long as a copy takes, the device has work that began before the free. */
+static void keep_busy(void)
+{
+	CUstream stream;
+
+	need(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+	need(cuMemcpyDtoHAsync(freed.pinned, freed.alive, SMALL, stream), "cuMemcpyDtoHAsync");
+}
+
 /* A block that lives beside the freed one, so that pages and contexts stay. */
 static void start(void)
 {
@@ -184,6 +193,7 @@ static void start(void)
 	need(cuMemAllocHost(&freed.pinned, SMALL), "cuMemAllocHost");
 	freed.host = calloc(1, SMALL);
 	make_graph();
+	keep_busy();
 }
 
 int main(int count, char **arguments)
