@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Worth a hint: a hundredth of the run, and frees that are seen to wait. */
-enum { HINT_SHARE = 100, HINT_NS = 100000 };
+enum { HINT_SHARE = 100, HINT_NS = 100000, WHOLE_RUN = 10000 };
 
 /* The functions that wait until the context is idle, and whose wait custody can spare. */
 #define CAN_WAIT                                                                                   \
@@ -222,26 +222,28 @@ static void write_waited(struct rows_value *value)
 static void write_nowait(struct query *query, struct report_section *section,
 			 struct rows_value *value, const char *policy)
 {
+	static const char of_run[] = " of the run";
 	bool is_on = !strcmp(policy, "nowait");
 	int64_t share = rows_share(value[NOWAIT].number,
 				   rows_minus(query->end_ns, query->start_ns));
-	char saved[FORMAT_BYTES], part[FORMAT_BYTES];
+	char saved[FORMAT_BYTES], part[FORMAT_BYTES + sizeof(of_run)];
 
 	if (!value[CALLS].number)
 		return;
+	strcat(format_share(part, share), of_run);
 	if (!value[NOWAIT].number) {
 		rows_format(&value[NOWAIT_TEXT], "%s: no free %s",
 			    is_on ? "has saved nothing" : "would save nothing",
 			    is_on ? "would have waited" : "has waited");
 		return;
 	}
-	rows_format(&value[NOWAIT_TEXT], "%s at most %s of %s, %s of the run",
+	rows_format(&value[NOWAIT_TEXT], "%s at most %s of %s, %s",
 		    is_on			? "has saved" :
 		    strstr(policy, "nowait") ? "would save, or has saved," :
 						  "would save",
 		    format_duration(saved, value[NOWAIT].number),
 		    strcmp(policy, "immediate") ? "waiting" : "host time",
-		    format_share(part, share));
+		    share > WHOLE_RUN ? "in all threads together" : part);
 	/* A free that waits for nothing is short, and is no cheaper when it is put off. */
 	if (!is_on && share >= HINT_SHARE && value[LONGEST].number >= HINT_NS)
 		report_note(section, REPORT_HINT,
