@@ -25,8 +25,10 @@ static inline bool guard_is_needed(void)
 }
 
 /* What the driver is to be asked about: a call's argument, whatever its type. */
-#define GUARD_BY(name)	 _Generic((name), CUmodule : guard_swap_module, default : guard_swap_address)
 #define guard_swap(name) ((__typeof__(name))(uintptr_t)GUARD_BY(name)((uint64_t)(uintptr_t)(name)))
+
+/* A handle of a module, or else an address. */
+#define GUARD_BY(name) _Generic((name), CUmodule : guard_swap_module, default : guard_swap_address)
 
 uint64_t guard_swap_pending(uint64_t address);
 

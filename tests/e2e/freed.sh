@@ -26,7 +26,8 @@ answers_stay() { # FAMILY FINDING HOW-MANY
 	for kind in $kinds; do
 		bounded "$clients/freed" "$1" "$kind" >bare
 		for policy in $policies; do
-			record -f -o t.db --frees="$policy" -- "$clients/freed" "$1" "$kind" >answers
+			record -f -o t.db --frees="$policy" -- \
+				"$clients/freed" "$1" "$kind" >answers
 			diff bare answers >difference ||
 				fail "$1 about $kind memory under $policy: $(cat difference)"
 			if is_put_off "$policy" "$kind"; then
