@@ -17,6 +17,7 @@ enum {
 
 #define BUFFER_LEAST (UINT64_C(1) << 20)
 #define BUFFER_MOST (UINT64_C(1) << 40)
+#define DIGITS_MOST UINT64_C(100000000000000000) /* what follows them changes nothing */
 
 static const struct option_info infos[OPTION_COUNT] = {
 	[OPTION_OUTPUT] = { OPTION_OUTPUT, "CUSTODY_OUTPUT", NULL, "custody.%e.%p.db", "FILE",
@@ -122,18 +123,22 @@ static bool parse_integer(const char *text, int64_t *number)
 
 	errno = 0;
 	*number = strtoll(text, &end, 10);
-	is_good = end != text && !*end && !errno && *text != ' ';
+	is_good = strchr("+-0123456789", *text) && end != text && !*end && !errno;
 	errno = saved_errno;
 	return is_good;
 }
 
-/* Digits with a point, whatever the program's locale writes; 0 and more, 1 is all. */
+/*
+ * Digits with a point, whatever the program's locale writes; 0 and more, 1 is
+ * all.  One division of two exact numbers, so that the limit it makes is to the
+ * byte that of whoever reads the same digits.
+ */
 static bool parse_ratio(const char *text, double *ratio)
 {
+	uint64_t digits = 0;
 	double scale = 1;
 	bool has_digit = false, has_point = false;
 
-	*ratio = 0;
 	for (; *text; text++) {
 		if (*text == '.' && !has_point) {
 			has_point = true;
@@ -142,11 +147,14 @@ static bool parse_ratio(const char *text, double *ratio)
 		if (*text < '0' || *text > '9')
 			return false;
 		has_digit = true;
-		if (has_point)
-			*ratio += (*text - '0') * (scale /= 10);
-		else
-			*ratio = *ratio * 10 + (*text - '0');
+		if (digits < DIGITS_MOST) {
+			digits = digits * 10 + (uint64_t)(*text - '0');
+			scale *= has_point ? 10 : 1;
+		} else {
+			scale /= has_point ? 1 : 10;
+		}
 	}
+	*ratio = (double)digits / scale;
 	return has_digit;
 }
 

@@ -2,8 +2,12 @@
 #include "core/option.h"
 
 #include <check.h>
+#include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const struct {
 	const char *text;
@@ -61,6 +65,40 @@ static const struct {
 	{ OPTION_FREES, "immediately", false },
 	{ OPTION_FREES, "immed", false },
 	{ OPTION_FREES, "", false },
+	{ OPTION_FREES, "deferred", true },
+	{ OPTION_FREES, "nowait", true },
+	{ OPTION_MAX_PENDING, "10", true },
+	{ OPTION_MAX_PENDING, "0", true },
+	{ OPTION_MAX_PENDING, "-1", true },
+	{ OPTION_MAX_PENDING, "+7", true },
+	{ OPTION_MAX_PENDING, "9223372036854775807", true },
+	{ OPTION_MAX_PENDING, "9223372036854775808", false },
+	{ OPTION_MAX_PENDING, "", false },
+	{ OPTION_MAX_PENDING, " 1", false },
+	{ OPTION_MAX_PENDING, "\t1", false },
+	{ OPTION_MAX_PENDING, "1 ", false },
+	{ OPTION_MAX_PENDING, "1.5", false },
+	{ OPTION_MAX_PENDING, "1k", false },
+	{ OPTION_MAX_PENDING, "ten", false },
+	{ OPTION_MAX_PENDING, "-", false },
+	{ OPTION_MAX_PENDING_RATIO, "0.2", true },
+	{ OPTION_MAX_PENDING_RATIO, "0", true },
+	{ OPTION_MAX_PENDING_RATIO, "1", true },
+	{ OPTION_MAX_PENDING_RATIO, "17.5", true },
+	{ OPTION_MAX_PENDING_RATIO, ".5", true },
+	{ OPTION_MAX_PENDING_RATIO, "5.", true },
+	{ OPTION_MAX_PENDING_RATIO, "", false },
+	{ OPTION_MAX_PENDING_RATIO, ".", false },
+	{ OPTION_MAX_PENDING_RATIO, "0,2", false },
+	{ OPTION_MAX_PENDING_RATIO, "0.2.1", false },
+	{ OPTION_MAX_PENDING_RATIO, "-0.2", false },
+	{ OPTION_MAX_PENDING_RATIO, "20%", false },
+	{ OPTION_MAX_PENDING_RATIO, "nan", false },
+	{ OPTION_MAX_PENDING_RATIO, "inf", false },
+	{ OPTION_MAX_PENDING_RATIO, "0x1", false },
+	{ OPTION_MEMINFO, "pending", true },
+	{ OPTION_MEMINFO, "driver", true },
+	{ OPTION_MEMINFO, "both", false },
 	{ OPTION_CHILDREN, "all", true },
 	{ OPTION_CHILDREN, "none", true },
 	{ OPTION_CHILDREN, "all|none", false },
@@ -89,6 +127,9 @@ START_TEST(defaults_hold_without_an_environment)
 	ck_assert_str_eq(option_text(OPTION_FREES), "immediate");
 	ck_assert_str_eq(option_text(OPTION_CHILDREN), "all");
 	ck_assert_uint_eq(option_number(OPTION_BUFFER), 256 << 20);
+	ck_assert_int_eq(option_integer(OPTION_MAX_PENDING), 10);
+	ck_assert(option_ratio(OPTION_MAX_PENDING_RATIO) == 0.2);
+	ck_assert_str_eq(option_text(OPTION_MEMINFO), "pending");
 	ck_assert_ptr_null(option_complaint());
 }
 END_TEST
@@ -131,6 +172,112 @@ START_TEST(bad_value_gives_the_default_and_a_sentence)
 }
 END_TEST
 
+#define NUMBA_COUNT "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT"
+#define NUMBA_RATIO "NUMBA_CUDA_MAX_PENDING_DEALLOCS_RATIO"
+
+START_TEST(the_names_of_numba_are_honoured)
+{
+	setenv(NUMBA_COUNT, "-3", 1);
+	setenv(NUMBA_RATIO, "0.75", 1);
+	ck_assert_int_eq(option_integer(OPTION_MAX_PENDING), -3);
+	ck_assert(option_ratio(OPTION_MAX_PENDING_RATIO) == 0.75);
+	ck_assert_ptr_null(option_complaint());
+}
+END_TEST
+
+START_TEST(our_own_names_come_first)
+{
+	setenv(NUMBA_COUNT, "5", 1);
+	setenv(NUMBA_RATIO, "0.75", 1);
+	setenv("CUSTODY_MAX_PENDING", "100", 1);
+	setenv("CUSTODY_MAX_PENDING_RATIO", "0.5", 1);
+	ck_assert_int_eq(option_integer(OPTION_MAX_PENDING), 100);
+	ck_assert(option_ratio(OPTION_MAX_PENDING_RATIO) == 0.5);
+}
+END_TEST
+
+START_TEST(a_bad_value_of_ours_is_not_replaced_by_one_of_numba)
+{
+	setenv(NUMBA_COUNT, "5", 1);
+	setenv("CUSTODY_MAX_PENDING", "many", 1);
+	ck_assert_int_eq(option_integer(OPTION_MAX_PENDING), 10);
+	ck_assert_ptr_nonnull(strstr(option_complaint(), "CUSTODY_MAX_PENDING"));
+	ck_assert_ptr_nonnull(strstr(option_complaint(), "many"));
+	ck_assert_ptr_nonnull(strstr(option_complaint(), "10 is used"));
+}
+END_TEST
+
+START_TEST(a_bad_value_of_numba_gives_the_default_and_a_sentence)
+{
+	setenv(NUMBA_RATIO, "a lot", 1);
+	ck_assert(option_ratio(OPTION_MAX_PENDING_RATIO) == 0.2);
+	ck_assert_ptr_nonnull(strstr(option_complaint(), NUMBA_RATIO));
+	ck_assert_ptr_nonnull(strstr(option_complaint(), "a lot"));
+}
+END_TEST
+
+static const struct {
+	const char *text;
+	double ratio;
+} ratios[] = {
+	{ "0.29", 0.29 },
+	{ "0.3", 0.3 },
+	{ "0.7", 0.7 },
+	{ "0.57", 0.57 },
+	{ "1.1", 1.1 },
+	{ "0.123456789012345", 0.123456789012345 },
+	{ "0000000000000000000000000.20000000000000000000000000", 0.2 },
+	{ "0.00000000000000000001", 1e-20 },
+	{ "5.", 5 },
+	{ ".5", 0.5 },
+};
+
+/* 0.29 of 100 bytes are 28: a ratio one bit greater makes them 29. */
+START_TEST(a_ratio_is_the_number_that_is_written)
+{
+	setenv("CUSTODY_MAX_PENDING_RATIO", ratios[_i].text, 1);
+	ck_assert_double_eq(option_ratio(OPTION_MAX_PENDING_RATIO), ratios[_i].ratio);
+}
+END_TEST
+
+/* A locale in which one half is written 0,5, as glibc keeps one. */
+static void use_comma(void)
+{
+	static const unsigned char numeric[] =
+		"\x14\x11\x03\x20\6\0\0\0\x20\0\0\0\x22\0\0\0\x23\0\0\0\x24\0\0\0\x28\0\0\0"
+		"\x2c\0\0\0,\0\0\0,\0\0\0\0\0\0\0UTF-8";
+	char directory[] = "/tmp/custody-locale-XXXXXX", path[128], half[8];
+	FILE *file;
+
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/xx_XX", directory);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/xx_XX/LC_NUMERIC", directory);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fwrite(numeric, sizeof(numeric), 1, file);
+	fclose(file);
+	setenv("LOCPATH", directory, 1);
+	ck_assert_ptr_nonnull(setlocale(LC_NUMERIC, "xx_XX"));
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/xx_XX", directory);
+	rmdir(path);
+	rmdir(directory);
+	snprintf(half, sizeof(half), "%.1f", 0.5);
+	ck_assert_str_eq(half, "0,5");
+}
+
+START_TEST(a_ratio_is_read_alike_in_every_locale)
+{
+	char why[256];
+
+	use_comma();
+	setenv("CUSTODY_MAX_PENDING_RATIO", "0.25", 1);
+	ck_assert(option_ratio(OPTION_MAX_PENDING_RATIO) == 0.25);
+	ck_assert(!option_is_valid(OPTION_MAX_PENDING_RATIO, "0,25", why, sizeof(why)));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("option");
@@ -146,6 +293,13 @@ int main(void)
 	tcase_add_test(tests, default_values_are_valid);
 	tcase_add_test(tests, environment_is_read_once);
 	tcase_add_test(tests, bad_value_gives_the_default_and_a_sentence);
+	tcase_add_test(tests, the_names_of_numba_are_honoured);
+	tcase_add_test(tests, our_own_names_come_first);
+	tcase_add_test(tests, a_bad_value_of_ours_is_not_replaced_by_one_of_numba);
+	tcase_add_test(tests, a_bad_value_of_numba_gives_the_default_and_a_sentence);
+	tcase_add_loop_test(tests, a_ratio_is_the_number_that_is_written, 0,
+			    sizeof(ratios) / sizeof(*ratios));
+	tcase_add_test(tests, a_ratio_is_read_alike_in_every_locale);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
