@@ -255,6 +255,15 @@ void deferq_collect(struct deferq *queue, struct deferq_report *report)
 		pass_both(queue, RELEASE_IDLE, false, report);
 }
 
+void deferq_collect_all(int device, struct deferq_report *report)
+{
+	struct deferq *queue;
+	uint32_t number = 0;
+
+	while ((queue = next_queue(device, &number)))
+		deferq_collect(queue, report);
+}
+
 /* Others may go on freeing: what they add is not this flush's. */
 static bool is_drained(const struct pass *pass)
 {

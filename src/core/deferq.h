@@ -153,6 +153,9 @@ void deferq_synchronized(struct deferq *queue, uint64_t mark, struct deferq_repo
  */
 void deferq_collect(struct deferq *queue, struct deferq_report *report);
 
+/* The same in every context of the device (-1: in all), ahead of a time without releases. */
+void deferq_collect_all(int device, struct deferq_report *report);
+
 /* Release everything; with `does_wait` that means everything.  Cause EXPLICIT. */
 void deferq_flush(struct deferq *queue, bool does_wait, struct deferq_report *report);
 

@@ -298,6 +298,21 @@ void deferral_collect(struct call *call)
 	deferral_tell(call, &report);
 }
 
+/* The call of the program begins behind it. */
+void deferral_collect_all(struct call *call)
+{
+	struct deferq_report report = { 0 };
+	int saved_errno = errno;
+
+	if (!deferq_has_pending(-1))
+		return;
+	deferq_collect_all(-1, &report);
+	errno = saved_errno;
+	deferral_tell(call, &report);
+	call->start = clock_ticks(call->self->clock);
+	segment_mark_busy(call->self, call->start);
+}
+
 void deferral_reuse(struct call *call, uint64_t address, uint64_t bytes)
 {
 	struct deferq_report report = { 0 };

@@ -73,6 +73,9 @@ static inline void deferral_tell(struct call *call, struct deferq_report *report
 /* Release what the current context uses no more. */
 void deferral_collect(struct call *call);
 
+/* Release what any context uses no more: for a time nothing will be. */
+void deferral_collect_all(struct call *call);
+
 /* The program has waited for the device. */
 static inline void deferral_synchronized(struct call *call)
 {

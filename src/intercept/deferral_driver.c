@@ -50,13 +50,54 @@ static void fill_rest(struct driver *driver)
 	driver->pointer_get_attribute = REAL(driver, cuPointerGetAttribute);
 }
 
-/* The block on which it is tried how blocks can be released begins where the program's do. */
+/*
+ * The block on which it is tried how blocks can be released is none of the
+ * program's: it begins and ends past a neighbour.
+ */
+static __thread CUdeviceptr own_block __attribute__((tls_model("initial-exec")));
+
+static CUresult allocate_own(CUdeviceptr *address, size_t bytes)
+{
+	CUresult result = REAL(driver, cuMemAlloc_v2)(address, bytes);
+
+	own_block = result == CUDA_SUCCESS ? *address : 0;
+	return result;
+}
+
+/* It is freed by one of these two, at once and on the same thread. */
+static bool ends_own_block(CUdeviceptr address)
+{
+	bool is_own = address && address == own_block;
+
+	if (is_own)
+		own_block = 0;
+	return is_own;
+}
+
+static CUresult free_block(CUdeviceptr address)
+{
+	return ends_own_block(address) ? REAL(driver, cuMemFree_v2)(address) :
+					 REAL(next, cuMemFree_v2)(address);
+}
+
+/* One that is refused is freed by the other. */
+static CUresult free_block_async(CUdeviceptr address, CUstream stream)
+{
+	CUresult result;
+
+	if (!ends_own_block(address))
+		return REAL(next, cuMemFreeAsync)(address, stream);
+	result = REAL(driver, cuMemFreeAsync)(address, stream);
+	own_block = result == CUDA_SUCCESS ? 0 : address;
+	return result;
+}
+
 static void fill_releases(struct driver *driver)
 {
-	driver->mem_alloc = REAL(next, cuMemAlloc_v2);
-	driver->mem_free = REAL(next, cuMemFree_v2);
+	driver->mem_alloc = allocate_own;
+	driver->mem_free = free_block;
 	if (real_has(API_cuMemFreeAsync))
-		driver->mem_free_async = REAL(next, cuMemFreeAsync);
+		driver->mem_free_async = free_block_async;
 	driver->mem_free_host = REAL(next, cuMemFreeHost);
 	driver->array_destroy = REAL(next, cuArrayDestroy);
 	driver->mipmapped_array_destroy = REAL(next, cuMipmappedArrayDestroy);

@@ -5,18 +5,25 @@
  */
 #include "intercept/capture.h"
 #include "intercept/current.h"
+#include "intercept/deferral.h"
 #include "intercept/hook.h"
 
+/* An allocation within the capture shall not lack what could be had before. */
 void hook_capture_begin_before(struct call *call, uint64_t stream)
 {
-	(void)call;
 	(void)stream;
+	deferral_collect_all(call);
 	gate_shut();
 }
 
+/* The stream captures by now, but this call was none that it captured. */
 void hook_capture_begin_after(struct call *call, uint64_t stream)
 {
-	hook_operation(call, 0, 0, 0, stream);
+	call_write(call, &(struct call_facts){
+				 .kind = RECORD_OPERATION,
+				 .stream = stream,
+				 .context = current_number(),
+			 });
 	if (call->result == CUDA_SUCCESS)
 		capture_add(stream, current_number());
 	else

@@ -94,7 +94,7 @@ void module_settle(uint64_t handle, bool is_queued)
 	lock_take(&lock);
 	module = find(handle);
 	if (module && module->state == CLAIMED)
-		module->state = is_queued ? QUEUED : LOADED;
+		module->state = is_queued ? QUEUED : FREE_SLOT;
 	lock_give(&lock);
 }
 

@@ -21,7 +21,7 @@ enum module_claim {
 /* The program unloads a module; pairs with module_settle() where it was claimed. */
 enum module_claim module_unload(uint64_t module, uint32_t *context);
 
-/* ... and says whether it went there. */
+/* ... and says whether it went there; what the driver unloads is not known any more. */
 void module_settle(uint64_t module, bool is_queued);
 
 /* Whether its unload waits: to the program the handle is nobody's. */

@@ -210,6 +210,26 @@ START_TEST(any_number_of_captures_is_counted)
 }
 END_TEST
 
+START_TEST(what_can_be_had_is_had_before_a_capture)
+{
+	CUdeviceptr address = fake_block(4096);
+	const struct fake_look *look;
+
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
+	fake_look();
+	atomic_store(&status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(begin_by(2, stream_at(1)), CUDA_SUCCESS);
+	look = fake_look();
+	ck_assert_uint_eq(look->count, 3);
+	ck_assert_int_eq(look->record[0].kind, RECORD_RELEASE);
+	ck_assert_int_eq(look->record[1].kind, RECORD_FLUSH);
+	ck_assert_int_eq(look->record[2].kind, RECORD_OPERATION);
+	ck_assert_int_eq(look->record[2].flags, 0);
+	ck_assert_uint_ge(look->record[2].start, look->record[0].start);
+	ck_assert_uint_eq(atomic_load(&pending_total), 0);
+}
+END_TEST
+
 START_TEST(during_a_capture_nothing_of_ours_is_called)
 {
 	CUdeviceptr first = fake_block(4096);
@@ -283,6 +303,7 @@ int main(void)
 	tcase_add_test(tests, a_capture_ends_with_its_stream);
 	tcase_add_test(tests, captures_end_with_their_context);
 	tcase_add_test(tests, any_number_of_captures_is_counted);
+	tcase_add_test(tests, what_can_be_had_is_had_before_a_capture);
 	tcase_add_test(tests, during_a_capture_nothing_of_ours_is_called);
 	tcase_add_test(tests, a_capture_is_safe_from_other_threads);
 	suite_add_tcase(suite, tests);
