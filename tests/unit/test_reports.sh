@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs test_report*.py where Python can make traces; the rest of the tests needs none.
+# Its name is not theirs: make would take one log for both and run but one of them.
 : "${PYTHON3:=}" "${top_srcdir:=.}"
 if [ -z "$PYTHON3" ] || ! "$PYTHON3" -c 'import sqlite3' 2>/dev/null; then
 	echo "there is no python3 with sqlite3"
