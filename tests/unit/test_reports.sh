@@ -8,6 +8,7 @@ if [ -z "$PYTHON3" ] || ! "$PYTHON3" -c 'import sqlite3' 2>/dev/null; then
 	echo "there is no python3 with sqlite3"
 	exit 77
 fi
+export PYTHONDONTWRITEBYTECODE=1
 for part in test_report test_report_frees; do
 	"$PYTHON3" "$top_srcdir/tests/unit/$part.py" || exit 1
 done
