@@ -238,6 +238,111 @@ START_TEST(context_takes_its_blocks_along)
 }
 END_TEST
 
+static bool is_pending(uint64_t address)
+{
+	struct block block;
+
+	return tracker_find(SPACE_ADDRESS, address, &block) && block.is_pending;
+}
+
+static void check_pending_everywhere(uint64_t address, uint64_t bytes, bool expected)
+{
+	ck_assert(is_pending(address) == expected);
+	ck_assert(is_pending(address + bytes / 2) == expected);
+	ck_assert(is_pending(address + bytes - 1) == expected);
+	ck_assert(tracker_check());
+}
+
+/* Only the copy in the first page is marked; whoever meets another one asks it. */
+START_TEST(a_mark_is_seen_at_all_addresses_of_a_block)
+{
+	uint64_t address = places[_i].address, bytes = places[_i].bytes;
+	uint64_t id = add(address, bytes);
+
+	check_pending_everywhere(address, bytes, false);
+	ck_assert(tracker_mark_pending(SPACE_ADDRESS, address, id));
+	check_pending_everywhere(address, bytes, true);
+	ck_assert_uint_eq(find(address + bytes - 1), id);
+	tracker_unmark_pending(SPACE_ADDRESS, address, id);
+	check_pending_everywhere(address, bytes, false);
+	ck_assert_uint_eq(take(address), id);
+	ck_assert_uint_eq(tracker_count(), 0);
+}
+END_TEST
+
+START_TEST(a_pending_block_is_not_taken_but_removed)
+{
+	uint64_t address = places[_i].address, bytes = places[_i].bytes;
+	uint64_t id = add(address, bytes);
+
+	ck_assert(!tracker_remove_pending(SPACE_ADDRESS, address, id));
+	ck_assert(tracker_mark_pending(SPACE_ADDRESS, address, id));
+	ck_assert_uint_eq(take(address), 0);
+	ck_assert(!tracker_remove_pending(SPACE_ADDRESS, address, id + 1));
+	ck_assert(tracker_remove_pending(SPACE_ADDRESS, address, id));
+	ck_assert(!tracker_remove_pending(SPACE_ADDRESS, address, id));
+	ck_assert_uint_eq(find(address), 0);
+	ck_assert_uint_eq(find(address + bytes - 1), 0);
+	ck_assert_uint_eq(tracker_count(), 0);
+	ck_assert(tracker_check());
+}
+END_TEST
+
+START_TEST(a_mark_needs_the_base_and_the_id_and_is_set_once)
+{
+	uint64_t id = add(BASE + 512, 5 * MIB);
+
+	ck_assert(!tracker_mark_pending(SPACE_ADDRESS, BASE + 513, id));
+	ck_assert(!tracker_mark_pending(SPACE_ADDRESS, BASE + 512, id + 1));
+	ck_assert(!tracker_mark_pending(SPACE_ADDRESS, BASE + 4 * MIB, id));
+	ck_assert(!tracker_mark_pending(SPACE_ARRAY, BASE + 512, id));
+	ck_assert(tracker_mark_pending(SPACE_ADDRESS, BASE + 512, id));
+	ck_assert(!tracker_mark_pending(SPACE_ADDRESS, BASE + 512, id));
+	tracker_unmark_pending(SPACE_ADDRESS, BASE + 512, id + 1);
+	ck_assert(is_pending(BASE + 512));
+}
+END_TEST
+
+START_TEST(a_new_block_takes_the_place_of_a_pending_one)
+{
+	uint64_t address = places[_i].address, bytes = places[_i].bytes;
+	uint64_t old = add(address, bytes), id;
+
+	ck_assert(tracker_mark_pending(SPACE_ADDRESS, address, old));
+	id = add(address, bytes);
+	check_pending_everywhere(address, bytes, false);
+	ck_assert(!tracker_remove_pending(SPACE_ADDRESS, address, old));
+	tracker_unmark_pending(SPACE_ADDRESS, address, old);
+	ck_assert_uint_eq(take(address), id);
+	ck_assert_uint_eq(tracker_count(), 0);
+}
+END_TEST
+
+START_TEST(handles_are_marked_too)
+{
+	struct block array = make_block(BASE + 64, 4096), found;
+
+	array.space = SPACE_ARRAY;
+	tracker_add(&array);
+	ck_assert(tracker_mark_pending(SPACE_ARRAY, BASE + 64, array.id));
+	ck_assert(tracker_find(SPACE_ARRAY, BASE + 64, &found) && found.is_pending);
+	ck_assert(!tracker_take(SPACE_ARRAY, BASE + 64, &found));
+	ck_assert(tracker_remove_pending(SPACE_ARRAY, BASE + 64, array.id));
+	ck_assert_uint_eq(tracker_count(), 0);
+}
+END_TEST
+
+START_TEST(context_takes_pending_blocks_along)
+{
+	uint64_t id = add(BASE, 40 * MIB);
+
+	ck_assert(tracker_mark_pending(SPACE_ADDRESS, BASE, id));
+	tracker_drop_context(1);
+	ck_assert_uint_eq(tracker_count(), 0);
+	ck_assert(!tracker_remove_pending(SPACE_ADDRESS, BASE, id));
+}
+END_TEST
+
 START_TEST(reset_leaves_a_tracker_that_works)
 {
 	for (int round = 0; round < 5; round++) {
@@ -333,6 +438,45 @@ START_TEST(threads_keep_their_blocks)
 }
 END_TEST
 
+static _Atomic uint64_t contended;
+static _Atomic uint32_t removals, takes;
+
+/* One of the threads marks, and may change its mind; the others are too late. */
+static void *contend(void *argument)
+{
+	uint64_t id = contended;
+	struct block block;
+
+	if (!tracker_mark_pending(SPACE_ADDRESS, BASE, id)) {
+		takes += tracker_take(SPACE_ADDRESS, BASE, &block);
+		return NULL;
+	}
+	if ((uintptr_t)argument % 2)
+		tracker_unmark_pending(SPACE_ADDRESS, BASE, id);
+	removals += tracker_remove_pending(SPACE_ADDRESS, BASE, id);
+	return NULL;
+}
+
+START_TEST(a_block_leaves_once_whoever_marks_it)
+{
+	pthread_t threads[THREADS];
+
+	for (int round = 0; round < 60; round++) {
+		contended = add(BASE, round % 2 ? 512 : 80 * MIB);
+		removals = takes = 0;
+		for (uintptr_t i = 0; i < THREADS; i++)
+			pthread_create(&threads[i], NULL, contend, (void *)i);
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(threads[i], NULL);
+		ck_assert_uint_le(removals + takes, 1);
+		ck_assert_uint_eq(tracker_count(), 1 - removals - takes);
+		ck_assert(tracker_check());
+		tracker_unmark_pending(SPACE_ADDRESS, BASE, contended);
+		take(BASE);
+	}
+}
+END_TEST
+
 static void *take_ids(void *argument)
 {
 	uint64_t *ids = argument;
@@ -383,10 +527,17 @@ int main(void)
 	tcase_add_test(tests, handle_counts_its_references);
 	tcase_add_test(tests, export_marks_the_block_for_all_its_pages);
 	tcase_add_test(tests, context_takes_its_blocks_along);
+	tcase_add_loop_test(tests, a_mark_is_seen_at_all_addresses_of_a_block, 0, PLACES);
+	tcase_add_loop_test(tests, a_pending_block_is_not_taken_but_removed, 0, PLACES);
+	tcase_add_test(tests, a_mark_needs_the_base_and_the_id_and_is_set_once);
+	tcase_add_loop_test(tests, a_new_block_takes_the_place_of_a_pending_one, 0, PLACES);
+	tcase_add_test(tests, handles_are_marked_too);
+	tcase_add_test(tests, context_takes_pending_blocks_along);
 	tcase_add_test(tests, reset_leaves_a_tracker_that_works);
 	tcase_add_test(tests, addresses_that_never_come_back_cost_no_memory);
 	tcase_add_test(tests, random_steps_agree_with_a_plain_array);
 	tcase_add_test(tests, threads_keep_their_blocks);
+	tcase_add_test(tests, a_block_leaves_once_whoever_marks_it);
 	tcase_add_test(tests, ids_are_unique);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
