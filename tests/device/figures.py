@@ -148,22 +148,6 @@ def reaching_driver(trace, calls):
     return calls
 
 
-CONTEXTS = "SELECT 'v='||COUNT(*) FROM context"
-PROOF_BYTES = 4096
-
-
-def adopt_proofs(trace, calls, sizes, counts):
-    """Once in a context custody proves with a small block of its own how blocks are released."""
-    name = "cuMemAlloc_v2"
-    if name not in calls or name not in counts:
-        return
-    proofs = counts[name][0] - calls[name][0]
-    if 0 < proofs <= trace.numbers(CONTEXTS)["v"][0]:
-        calls[name][0] += proofs
-        calls.setdefault("cuMemFree_v2", [0, 0])[0] += proofs
-        sizes[name] = [sizes.get(name, [0])[0] + proofs * PROOF_BYTES]
-
-
 def join_frees(calls):
     """cuMemFreeAsync releases what cuMemFree freed: one count for both."""
     total = [0, 0]
@@ -178,9 +162,7 @@ def compare_counts(trace, directory, source, is_beneath=False):
     counts, calls, sizes = read_counts(directory), trace.numbers(CALLS), trace.numbers(BYTES)
     found = []
     if is_beneath and trace.policy != "immediate":
-        calls = reaching_driver(trace, calls)
-        adopt_proofs(trace, calls, sizes, counts)
-        calls = join_frees(calls)
+        calls = join_frees(reaching_driver(trace, calls))
         sums = join_frees({name: values[:2] for name, values in counts.items()})
         counts = {name: [*values, counts.get(name, [0, 0, 0])[2]] for name, values in sums.items()}
     for name, (count, errors, size) in sorted(counts.items()):
