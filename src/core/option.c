@@ -22,7 +22,7 @@ enum {
 static const struct option_info infos[OPTION_COUNT] = {
 	[OPTION_OUTPUT] = { OPTION_OUTPUT, "CUSTODY_OUTPUT", NULL, "custody.%e.%p.db", "FILE",
 			    "name of the trace; %p pid, %h host, %e program, %q{VAR} variable" },
-	[OPTION_FREES] = { OPTION_FREES, "CUSTODY_FREES", NULL, "immediate",
+	[OPTION_FREES] = { OPTION_FREES, "CUSTODY_FREES", NULL, "deferred",
 			   "immediate|deferred|nowait",
 			   "what a free does: go to the driver; wait, and be released later; "
 			   "only be released later" },

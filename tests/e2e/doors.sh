@@ -56,7 +56,7 @@ it_records_a_Python_program_that_uses_ctypes() {
 		SELECT 'H2D ' || (SELECT bytes FROM transfer WHERE kind = 'H2D')
 			|| ' D2H ' || (SELECT bytes FROM transfer WHERE kind = 'D2H')
 			|| ' device ' || (SELECT bytes FROM allocation
-				WHERE kind = 'device' AND release_cause = 'freed')")"
+				WHERE kind = 'device' AND free_requested_ns > 0)")"
 }
 
 it_records_with_the_simulated_driver_that_it_brings() {

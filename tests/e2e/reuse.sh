@@ -7,7 +7,7 @@
 check_joins() { # BLOCKS
 	expect_equal "blocks" "$1" "$(query t.db "SELECT count(*) FROM allocation")"
 	expect_equal "blocks freed" "$1" \
-		"$(query t.db "SELECT count(*) FROM allocation WHERE release_cause = 'freed'")"
+		"$(query t.db "SELECT count(*) FROM allocation WHERE free_requested_ns > 0")"
 	expect_equal "copies" "$1" "$(query t.db "SELECT count(*) FROM transfer")"
 	expect_equal "copies joined to a block of another" 0 "$(query t.db "
 		SELECT count(*) FROM transfer t

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What a trace holds, as the lines that journal.c writes; harness.sh sorts both
 -- by their first word and compares them.  Inside one kind the order is that of
--- time.  Parameters: none; one process is expected.
+-- time.  Parameters: none; one process is expected.  A block whose release is put
+-- off was freed when the program freed it.
 WITH
 ranked AS (
 	SELECT id, row_number() OVER (ORDER BY process_id, alloc_ns + alloc_duration_ns, id) AS n
@@ -15,13 +16,14 @@ line AS (
 	LEFT JOIN ranked p ON p.id = a.parent_id
 UNION ALL
 	SELECT 'free', a.free_requested_ns, r.n,
-		r.n || ' ' || a.release_cause || ' ' || coalesce(api.name, '-')
+		r.n || ' ' || iif(a.free_waited_ns IS NULL, a.release_cause, 'freed') || ' '
+		|| coalesce(api.name, '-')
 	FROM allocation a JOIN ranked r USING (id) LEFT JOIN api ON api.id = a.free_api_id
-	WHERE a.release_cause = 'freed'
+	WHERE a.release_cause = 'freed' OR a.free_waited_ns IS NOT NULL
 UNION ALL
 	SELECT 'end', 0, r.n, r.n || ' ' || coalesce(a.release_cause, '-')
 	FROM allocation a JOIN ranked r USING (id)
-	WHERE a.release_cause IS NOT 'freed'
+	WHERE a.release_cause IS NOT 'freed' AND a.free_waited_ns IS NULL
 UNION ALL
 	SELECT 'transfer', t.start_ns, t.id,
 		t.kind || ' ' || t.bytes || ' ' || api.name

@@ -124,7 +124,7 @@ START_TEST(defaults_hold_without_an_environment)
 {
 	clearenv();
 	ck_assert_str_eq(option_text(OPTION_OUTPUT), "custody.%e.%p.db");
-	ck_assert_str_eq(option_text(OPTION_FREES), "immediate");
+	ck_assert_str_eq(option_text(OPTION_FREES), "deferred");
 	ck_assert_str_eq(option_text(OPTION_CHILDREN), "all");
 	ck_assert_uint_eq(option_number(OPTION_BUFFER), 256 << 20);
 	ck_assert_int_eq(option_integer(OPTION_MAX_PENDING), 10);
@@ -165,7 +165,7 @@ START_TEST(bad_value_gives_the_default_and_a_sentence)
 	setenv("CUSTODY_BUFFER", "much", 1);
 	setenv("CUSTODY_FREES", "sometimes", 1);
 	ck_assert_uint_eq(option_number(OPTION_BUFFER), 256 << 20);
-	ck_assert_str_eq(option_text(OPTION_FREES), "immediate");
+	ck_assert_str_eq(option_text(OPTION_FREES), "deferred");
 	ck_assert_ptr_nonnull(strstr(option_complaint(), "CUSTODY_FREES"));
 	ck_assert_ptr_nonnull(strstr(option_complaint(), "sometimes"));
 	ck_assert_ptr_null(strstr(option_complaint(), "much"));

@@ -148,7 +148,7 @@ START_TEST(session_says_what_the_collector_needs)
 	ck_assert_str_eq(read_value(session, "session", "output"), expected);
 	ck_assert_str_eq(read_value(session, "session", "mode"), "preload");
 	ck_assert_int_eq(atoi(read_value(session, "session", "pid")), getpid());
-	ck_assert_str_eq(read_value(session, "session", "frees"), "immediate");
+	ck_assert_str_eq(read_value(session, "session", "frees"), "deferred");
 	ck_assert_str_eq(read_value(session, "session", "children"), "all");
 	ck_assert_str_eq(read_value(session, "session", "buffer"), "268435456");
 }
