@@ -72,6 +72,7 @@ class Trace:
         return {name: values[0] for name, values in self.numbers(ACCOUNT).items()}
 
 
+# pending_limit: twice a fifth of the memory, which a block of any size may exceed.
 ACCOUNT = """
     SELECT 'frees='||COUNT(*) FROM allocation WHERE free_requested_ns IS NOT NULL
     UNION ALL SELECT 'deferred='||COUNT(free_waited_ns) FROM allocation
@@ -79,6 +80,8 @@ ACCOUNT = """
     UNION ALL SELECT 'flushes='||COUNT(*) FROM flush
     UNION ALL SELECT 'peak='||COALESCE(MAX(bytes), 0) FROM peak
     UNION ALL SELECT 'pending_peak='||COALESCE(MAX(pending_peak_bytes), 0) FROM peak
+    UNION ALL SELECT 'pending_limit='||CAST(0.4 * COALESCE((SELECT MAX(total_bytes) FROM device), 0)
+        + COALESCE(MAX(bytes), 0) AS INTEGER) FROM allocation
     UNION ALL SELECT 'ran_out='||COUNT(*) FROM failure WHERE origin = 'custody' AND result = 2
     UNION ALL SELECT 'cured='||COUNT(*) FROM failure AS c
         WHERE origin = 'custody' AND result = 2 AND NOT EXISTS

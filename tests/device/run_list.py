@@ -266,6 +266,7 @@ class Result:
             if run.variant == "recorded":
                 found += figures.compare_journal(trace, run.directory / "journal")
                 self.account[run.policy] = trace.account()
+                self.judge_pending(run)
             if run.variant == "both":
                 found += figures.compare_counts(trace, run.directory, "counting preload, same run",
                                                 is_beneath=True)
@@ -276,6 +277,12 @@ class Result:
                                                 "counting preload, run alone")
         except figures.QueryFailed as failure:
             self.problems.append(f"{run.name}: {failure}")
+
+    def judge_pending(self, run):
+        account = self.account[run.policy]
+        if account["pending_peak"] > account["pending_limit"]:
+            self.problems.append(f"{run.name}: {account['pending_peak']} bytes were pending at "
+                                 f"once, more than {account['pending_limit']}")
 
     def all_figures(self):
         return [figure for found in self.figures.values() for figure in found]
