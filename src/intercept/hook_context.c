@@ -211,10 +211,8 @@ static struct deferq *queue_of(uint64_t handle)
 /* What was freed before this moment the driver is going to wait for. */
 void hook_context_synchronize_before(struct call *call, uint64_t handle)
 {
-	struct deferq *queue = queue_of(handle);
-
-	call->queue = queue;
-	call->mark = queue ? deferq_mark(queue) : 0;
+	call->queue = deferral_is_on() ? queue_of(handle) : NULL;
+	call->mark = call->queue ? deferq_mark(call->queue) : 0;
 }
 
 void hook_context_synchronize_after(struct call *call, uint64_t handle)
