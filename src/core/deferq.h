@@ -173,7 +173,7 @@ bool deferq_out_of_memory(int device, struct deferq_report *report);
 /*
  * The driver has handed out [address, address + bytes) at `tick`: a pending
  * item that lies there was released behind our back and is closed as of then.
- * Call before the new block enters the tracker, where pending_may_overlap().
+ * Call when the new block has entered the tracker and displaced a pending one.
  */
 void deferq_reuse(uint64_t address, uint64_t bytes, uint64_t tick, struct deferq_report *report);
 

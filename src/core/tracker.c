@@ -38,6 +38,7 @@ _Static_assert(MIDDLE_SHIFT - SMALL_SHIFT - BIT_SHIFT == 6, "a region has 64 bit
 static struct block_shard shards[SHARDS];
 static struct region regions[REGIONS];
 static _Atomic uint64_t next_ids = 1;
+_Alignas(64) _Atomic uint32_t tracker_displaced;
 
 /* Threads take ids in batches, so that they do not meet at one counter. */
 static __thread struct {
@@ -97,6 +98,14 @@ static uint64_t last_page(enum block_level level, const struct block *block)
 				      (block_table_end(block) - 1) >> block_table_shift(level);
 }
 
+/* Of a pending block the first copy is marked, so it counts once. */
+static void displace(struct block_shard *shard, struct block_page *page, struct block *block)
+{
+	if (block->is_pending)
+		atomic_fetch_add_explicit(&tracker_displaced, 1, memory_order_relaxed);
+	block_table_remove(shard, page, block);
+}
+
 /* Take the copy of this very block out of one page; false: it was not there. */
 static bool remove_from_page(enum block_level level, uint64_t number, const struct block *block)
 {
@@ -107,7 +116,7 @@ static bool remove_from_page(enum block_level level, uint64_t number, const stru
 	bool is_there = found && found->id == block->id && found->address == block->address;
 
 	if (is_there)
-		block_table_remove(shard, page, found);
+		displace(shard, page, found);
 	lock_give(&shard->lock);
 	return is_there;
 }
@@ -241,7 +250,7 @@ static void sweep(bool (*is_wanted)(const struct block *, const void *), const v
 
 			for (uint32_t k = page->count; k-- > 0;)
 				if (is_wanted(&page->blocks[k], argument))
-					block_table_remove(shard, page, &page->blocks[k]);
+					displace(shard, page, &page->blocks[k]);
 		}
 		lock_give(&shard->lock);
 	}

@@ -44,7 +44,9 @@ uint64_t tracker_next_id(void);
  * Enter a block after the driver has handed it out.  Entries of the same space
  * that it overlaps are stale and leave.  Returns 0, or -1 where no memory could
  * be had for the entry (the program goes on; its free will be untracked).
+ * Where tracker_displaced has changed a pending entry may have been among them.
  */
+extern _Atomic uint32_t tracker_displaced;
 int tracker_add(const struct block *block);
 
 /*

@@ -23,6 +23,18 @@ static uint32_t context_of(const struct block_facts *facts)
 	return facts->kind == BLOCK_PINNED ? facts->context : current_number();
 }
 
+/* Where a block lay that waits for its release, the driver has released it. */
+static void enter(struct call *call, const struct block *block)
+{
+	uint32_t displaced = atomic_load_explicit(&tracker_displaced, memory_order_relaxed);
+
+	tracker_add(block);
+	if (__builtin_expect(atomic_load_explicit(&tracker_displaced, memory_order_relaxed) !=
+				     displaced,
+			     0))
+		deferral_reuse(call, block->address, block->bytes);
+}
+
 uint64_t block_begin(struct call *call, const struct block_facts *facts)
 {
 	struct block block = {
@@ -37,11 +49,8 @@ uint64_t block_begin(struct call *call, const struct block_facts *facts)
 	};
 
 	if (call->result == CUDA_SUCCESS && facts->address) {
-		if (facts->space == SPACE_ADDRESS &&
-		    pending_may_overlap(facts->address, facts->bytes))
-			deferral_reuse(call, facts->address, facts->bytes);
 		block.id = tracker_next_id();
-		tracker_add(&block);
+		enter(call, &block);
 	}
 	call_write(call, &(struct call_facts){
 				 .kind = RECORD_ALLOC,

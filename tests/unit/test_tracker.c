@@ -306,10 +306,14 @@ END_TEST
 START_TEST(a_new_block_takes_the_place_of_a_pending_one)
 {
 	uint64_t address = places[_i].address, bytes = places[_i].bytes;
-	uint64_t old = add(address, bytes), id;
+	uint64_t old, id;
 
+	add(address, bytes);
+	old = add(address, bytes);
+	ck_assert_uint_eq(atomic_load(&tracker_displaced), 0);
 	ck_assert(tracker_mark_pending(SPACE_ADDRESS, address, old));
 	id = add(address, bytes);
+	ck_assert_uint_eq(atomic_load(&tracker_displaced), 1);
 	check_pending_everywhere(address, bytes, false);
 	ck_assert(!tracker_remove_pending(SPACE_ADDRESS, address, old));
 	tracker_unmark_pending(SPACE_ADDRESS, address, old);
