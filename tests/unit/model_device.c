@@ -73,6 +73,20 @@ void model_reset(void)
 	atomic_store(&model.ticks, 1);
 }
 
+uint64_t model_live_events(uint32_t context)
+{
+	uint64_t alive = 0;
+
+	for (uint32_t i = 1; i < LOAD(model.event_count); i++)
+		alive += LOAD(model.events[i].is_alive) && LOAD(model.events[i].context) == context;
+	return alive;
+}
+
+bool model_is_mode_restored(void)
+{
+	return model_thread.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
 uint64_t model_calls(enum model_function function)
 {
 	return LOAD(model.functions[function].calls);

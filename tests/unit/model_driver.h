@@ -55,6 +55,12 @@ extern struct driver model_driver;
 /* The world begins anew: nothing allocated, nothing submitted, contexts alive. */
 void model_reset(void);
 
+/* Events that were made and not destroyed, those not counted that a program has. */
+uint64_t model_live_events(uint32_t context);
+
+/* Whether this thread's captures are as strict as at the beginning. */
+bool model_is_mode_restored(void);
+
 /* The first rule that was broken, in a sentence; NULL: none. */
 const char *model_complaint(void);
 void model_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

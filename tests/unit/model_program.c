@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model_program.h"
 
+#include "core/deferq_queue.h"
 #include "core/gate.h"
 #include "core/pending.h"
 #include "core/tracker.h"
@@ -37,8 +38,29 @@ void program_begin(void)
 	model_make_current(1);
 }
 
+/* What is closed by an error or with its context leaves its events to the driver. */
+static void check_events(uint32_t context)
+{
+	struct deferq *queue = deferq_find(context);
+	uint64_t events;
+
+	if (!queue || queue->is_dead || queue->is_shut)
+		return;
+	events = queue->spares;
+	for (int kind = 0; kind < QUEUE_KINDS; kind++)
+		for (struct deferq_item *item = queue->waiting[kind].first; item; item = item->next)
+			events += item->event != NULL;
+	if (events != model_live_events(context))
+		model_complain("%lu events are known and %lu alive", events,
+			       model_live_events(context));
+}
+
 void program_end(void)
 {
+	for (uint32_t context = 1; context <= MODEL_CONTEXTS; context++)
+		check_events(context);
+	if (!model_is_mode_restored())
+		model_complain("a wait left the thread relaxed");
 	if (model_current() != 1)
 		model_complain("context %u was left current", model_current());
 	if (atomic_load(&gate_in_flight))

@@ -20,7 +20,10 @@ extern struct deferq_settings program_settings;
 /* A world anew, nothing pending anywhere, context 1 current.  For a fixture. */
 void program_begin(void);
 
-/* Complains unless no rule was broken and no context was left pushed; for a fixture. */
+/*
+ * Complains where a context was left pushed, the gate not left or an event lost;
+ * for a fixture, when the threads are gone.
+ */
 void program_end(void);
 
 /* The queue of a context. */

@@ -486,6 +486,49 @@ START_TEST(an_item_tells_when_it_was_ready_and_when_it_left)
 }
 END_TEST
 
+/* Whoever frees for days must not need more memory than for what waits at once. */
+START_TEST(the_memory_of_what_was_told_is_used_again)
+{
+	const void *places[2] = { NULL, NULL };
+
+	for (int round = 0; round < 2; round++) {
+		struct deferq_item item = { .handle = model_make(1, DEFERQ_EVENT, 0),
+					    .kind = DEFERQ_EVENT };
+		struct deferq_report report = { 0 };
+		CUresult result;
+		uint64_t waited;
+
+		deferq_add(program_queue(1), &item, &result, &waited, &report);
+		deferq_flush(program_queue(1), false, &report);
+		places[round] = (uintptr_t)report.items < (uintptr_t)report.flushes ?
+					(const void *)report.items :
+					(const void *)report.flushes;
+		deferq_told(&report);
+		ck_assert_ptr_null(report.items);
+		ck_assert_ptr_null(report.flushes);
+	}
+	ck_assert_ptr_nonnull(places[0]);
+	ck_assert_ptr_eq(places[0], places[1]);
+}
+END_TEST
+
+START_TEST(all_contexts_of_a_device_are_collected_at_once)
+{
+	struct deferq_report report = { 0 };
+
+	program_free_new(1, DEFERQ_MEMORY, 1, 3);
+	program_free_new(2, DEFERQ_MODULE, 1, 3);
+	program_free_new(3, DEFERQ_MEMORY, 1, 3);
+	deferq_collect_all(0, &report);
+	deferq_told(&report);
+	ck_assert(!deferq_has_pending(0));
+	ck_assert_uint_eq(program_waiting(3), 3);
+	deferq_collect_all(-1, &report);
+	deferq_told(&report);
+	ck_assert(!deferq_has_pending(-1));
+}
+END_TEST
+
 START_TEST(a_handle_without_a_block_is_found_while_it_waits)
 {
 	uint64_t module = program_free_new(1, DEFERQ_MODULE, 0, 1);
@@ -569,6 +612,8 @@ static void add_rest(Suite *suite)
 	tcase_add_test(tests, with_nothing_pending_the_driver_is_not_asked);
 	tcase_add_test(tests, statistics_tell_what_happened);
 	tcase_add_test(tests, an_item_tells_when_it_was_ready_and_when_it_left);
+	tcase_add_test(tests, the_memory_of_what_was_told_is_used_again);
+	tcase_add_test(tests, all_contexts_of_a_device_are_collected_at_once);
 	tcase_add_test(tests, a_handle_without_a_block_is_found_while_it_waits);
 	tcase_add_test(tests, a_block_is_pending_until_it_is_back);
 }

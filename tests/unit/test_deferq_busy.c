@@ -210,6 +210,20 @@ START_TEST(streams_and_events_go_while_the_context_works)
 }
 END_TEST
 
+START_TEST(a_busy_context_is_asked_once_in_a_pass)
+{
+	uint64_t records;
+
+	program_free_behind_work(1, DEFERQ_MANAGED, 1, 9);
+	model_finish(1);
+	model_submit(1);
+	records = model_calls(MODEL_CTX_RECORD_EVENT);
+	program_collect(1);
+	ck_assert_uint_eq(model_calls(MODEL_CTX_RECORD_EVENT), records + 1);
+	ck_assert_uint_eq(program_waiting(1), 9);
+}
+END_TEST
+
 START_TEST(what_must_wait_lets_the_others_pass)
 {
 	uint64_t managed = program_free_behind_work(1, DEFERQ_MANAGED, 1, 3);
@@ -228,7 +242,8 @@ END_TEST
 
 START_TEST(issued_blocks_come_back_only_where_the_program_waits)
 {
-	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 1, 11), syncs;
+	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 1, 11), syncs, back;
+	const struct program_told *told;
 
 	syncs = model_calls(MODEL_STREAM_SYNCHRONIZE);
 	ck_assert_uint_le(syncs, 1); /* the probe's */
@@ -238,9 +253,14 @@ START_TEST(issued_blocks_come_back_only_where_the_program_waits)
 	ck_assert_uint_eq(model_calls(MODEL_STREAM_SYNCHRONIZE), syncs);
 	ck_assert(!model_is_back(first));
 	ck_assert_uint_eq(program_look()->count, 0);
+	model_pass_us(100);
+	back = model_now();
 	program_collect(1);
 	ck_assert_uint_eq(model_calls(MODEL_STREAM_SYNCHRONIZE), syncs + 1);
-	ck_assert_uint_eq(program_look()->count, 22);
+	told = program_look();
+	ck_assert_uint_eq(told->count, 22);
+	for (int i = 0; i < 22; i++)
+		ck_assert_uint_ge(told->items[i].closed, back);
 	ck_assert_uint_eq(program_issued(1), 0);
 	ck_assert_uint_eq(model_used(1), 0);
 }
@@ -456,6 +476,18 @@ START_TEST(out_of_memory_gets_managed_blocks_from_a_context_that_is_never_idle)
 }
 END_TEST
 
+START_TEST(out_of_memory_tries_the_way_without_waiting_again)
+{
+	program_free_behind_work(1, DEFERQ_MEMORY, 1, 3);
+	model_interrupt(MODEL_CTX_RECORD_EVENT, submit_more);
+	model_fail(MODEL_MEM_ALLOC, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert(program_out_of_memory(0));
+	ck_assert(!deferq_has_pending(0));
+	ck_assert_uint_eq(model_stalls(), 0);
+	ck_assert_uint_eq(model_calls(MODEL_MEM_ALLOC), 2);
+}
+END_TEST
+
 START_TEST(a_wait_that_fails_ends_the_flush_and_leaves_the_items)
 {
 	program_free_behind_work(1, DEFERQ_MEMORY, 1, 3);
@@ -499,6 +531,7 @@ static void add_ways(Suite *suite)
 			    DEFERQ_MANAGED, DEFERQ_STREAM);
 	tcase_add_test(tests, plain_blocks_go_while_later_work_runs);
 	tcase_add_loop_test(tests, streams_and_events_go_while_the_context_works, 0, 2);
+	tcase_add_test(tests, a_busy_context_is_asked_once_in_a_pass);
 	tcase_add_test(tests, what_must_wait_lets_the_others_pass);
 	tcase_add_test(tests, issued_blocks_come_back_only_where_the_program_waits);
 	tcase_add_test(tests, what_is_freed_after_a_synchronise_began_is_not_vouched_for_by_it);
@@ -521,6 +554,7 @@ static void add_waits(Suite *suite)
 	tcase_add_test(tests, a_capture_that_begins_during_a_wait_ends_the_pass);
 	tcase_add_test(tests,
 		       out_of_memory_gets_managed_blocks_from_a_context_that_is_never_idle);
+	tcase_add_test(tests, out_of_memory_tries_the_way_without_waiting_again);
 	tcase_add_test(tests, a_wait_that_fails_ends_the_flush_and_leaves_the_items);
 }
 

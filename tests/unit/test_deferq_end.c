@@ -53,6 +53,7 @@ enum { STICKY = sizeof(sticky) / sizeof(*sticky) };
 static void check_closed(int count, CUresult result)
 {
 	const struct program_told *told = program_look();
+	struct deferq_statistics statistics;
 	uint64_t calls;
 
 	ck_assert_uint_eq(told->count, count);
@@ -63,6 +64,8 @@ static void check_closed(int count, CUresult result)
 	}
 	ck_assert_uint_eq(program_waiting(1), 0);
 	ck_assert_uint_eq(program_issued(1), 0);
+	deferq_statistics(program_queue(1), &statistics);
+	ck_assert_uint_eq(statistics.host_bytes, 0);
 	ck_assert_uint_eq(pending_total, 0);
 	ck_assert_uint_eq(deferq_page_bytes(0), 0);
 	ck_assert(!deferq_has_pending(0));
@@ -107,6 +110,17 @@ START_TEST(a_sticky_error_is_found_where_no_item_has_an_event)
 	model_poison(1, sticky[_i]);
 	program_collect(1);
 	check_closed(3, sticky[_i]);
+}
+END_TEST
+
+START_TEST(a_sticky_error_that_an_event_tells_cancels_all)
+{
+	model_submit(1);
+	program_free_new(1, DEFERQ_MEMORY, 1, 4);
+	program_free_new(1, DEFERQ_HOST, 1, 1);
+	model_fail(MODEL_EVENT_QUERY, 1, sticky[_i]);
+	program_collect(1);
+	check_closed(5, sticky[_i]);
 }
 END_TEST
 
@@ -195,12 +209,19 @@ END_TEST
 
 START_TEST(a_dead_context_takes_its_items_along_without_a_call)
 {
-	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 4 << 20, 1), calls;
 	struct deferq_statistics statistics;
+	uint64_t first, calls;
 
+	program_begin();
+	program_settings.max_ratio = 1e9;
+	model_watch(program_queue(1));
+	model_watch(program_queue(2));
+	first = program_free_new(1, DEFERQ_MEMORY, 4 << 20, 11);
 	program_free_new(1, DEFERQ_HOST, 1, 3);
 	model_submit(1);
-	program_free_new(1, DEFERQ_MEMORY, 3, 9);
+	program_free_new(1, DEFERQ_MEMORY, 3 << 20, 9);
+	ck_assert_uint_eq(program_issued(1), 11);
+	ck_assert_uint_eq(deferq_page_bytes(0), (11 + 9) * UINT64_C(4) << 20);
 	program_free_new(1, DEFERQ_MODULE, 1, 3);
 	program_free_new(2, DEFERQ_MEMORY, 1, 3);
 	deferq_dying(program_queue(1));
@@ -217,7 +238,8 @@ START_TEST(a_dead_context_takes_its_items_along_without_a_call)
 	ck_assert_uint_eq(tracker_count(), 3);
 	ck_assert(deferq_has_pending(0));
 	ck_assert_uint_eq(model_all_calls(), calls);
-	ck_assert_uint_eq(program_closes(first), program_look()->count != 0);
+	ck_assert_uint_eq(program_closes(first), 0);
+	ck_assert_uint_eq(program_look()->count, 0);
 
 	program_flush(2, true);
 	ck_assert(!deferq_has_pending(0));
@@ -463,6 +485,7 @@ static void add_errors(Suite *suite)
 	tcase_add_loop_test(tests, a_sticky_error_of_a_release_cancels_all, 0, STICKY);
 	tcase_add_loop_test(tests, a_sticky_error_of_the_context_cancels_all, 0, STICKY);
 	tcase_add_loop_test(tests, a_sticky_error_is_found_where_no_item_has_an_event, 0, STICKY);
+	tcase_add_loop_test(tests, a_sticky_error_that_an_event_tells_cancels_all, 0, STICKY);
 	tcase_add_loop_test(tests, a_sticky_error_of_a_wait_cancels_all, 0, STICKY);
 	tcase_add_loop_test(tests, a_sticky_error_when_bytes_are_taken_back_cancels_all, 0, STICKY);
 	tcase_add_test(tests, bytes_that_cannot_be_taken_back_now_are_asked_for_again);

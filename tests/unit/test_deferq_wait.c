@@ -441,6 +441,22 @@ START_TEST(without_events_what_is_freed_after_the_mark_stays)
 }
 END_TEST
 
+/* The scope kept the synchronise from releasing; work has begun since. */
+START_TEST(without_events_a_collect_releases_nothing_that_would_wait)
+{
+	deferq_suspend(program_queue(1));
+	program_free_behind_work(1, DEFERQ_MEMORY, 1, 3);
+	program_synchronize(1);
+	model_submit(1);
+	program_resume(1);
+	program_collect(1);
+	ck_assert_uint_eq(program_waiting(1), 3);
+	ck_assert_uint_eq(model_stalls(), 0);
+	program_synchronize(1);
+	ck_assert_uint_eq(program_waiting(1), 0);
+}
+END_TEST
+
 START_TEST(without_events_the_driver_waits_beyond_twice_the_bytes)
 {
 	uint64_t first = program_free_behind_work(1, DEFERQ_MEMORY, 100, 4);
@@ -449,6 +465,7 @@ START_TEST(without_events_the_driver_waits_beyond_twice_the_bytes)
 	program_free_behind_work(1, DEFERQ_MEMORY, 1, 1);
 	ck_assert_uint_eq(program_released(first, 5), 5);
 	ck_assert_uint_eq(model_stalls(), 1);
+	ck_assert_uint_gt(program_look()->flushes[0].waited, 0);
 	ck_assert_uint_eq(program_waiting(1), 0);
 }
 END_TEST
@@ -523,6 +540,7 @@ static void add_old_drivers(Suite *suite)
 	tcase_add_loop_test(tests, without_events_of_a_context_only_a_synchronise_releases, 0,
 			    DEFERQ_STREAM);
 	tcase_add_test(tests, without_events_what_is_freed_after_the_mark_stays);
+	tcase_add_test(tests, without_events_a_collect_releases_nothing_that_would_wait);
 	tcase_add_test(tests, without_events_the_driver_waits_beyond_twice_the_bytes);
 	tcase_add_test(tests, without_events_the_driver_waits_when_out_of_memory);
 }
