@@ -15,6 +15,8 @@
  * cuStreamSynchronize after the work was over, `total` a free and a
  * cuCtxSynchronize without polling.  `back-ctx` and `back-stream`: 1 where the
  * driver, asked past any interposer, and NVML had all memory back after it.
+ * "event alone": an event of the context is recorded in place of a free, as is done
+ * in every free that is put off; what that costs is the driver's.
  */
 #include "client.h"
 #include "libcuda_symbol.h"
@@ -24,7 +26,7 @@
 
 enum { STREAMS_MAX = 16, COPIES = 10, BURST_MAX = 16, SAMPLES_MAX = 4096, HELD = 4 };
 
-enum kind { DEVICE, MANAGED, PINNED, ARRAY };
+enum kind { DEVICE, MANAGED, PINNED, ARRAY, EVENT };
 enum figure { FREE, ALLOC, CTX, STREAM, TOTAL, BACK_CTX, BACK_STREAM, FIGURES };
 
 static const char *const figure_name[FIGURES] = { "free",  "alloc",    "ctx",	     "stream",
@@ -55,6 +57,11 @@ static const struct trial {
 	{ "managed 4 MiB, 1 busy stream", MANAGED, 4 * MIB, 1, 1 },
 	{ "pinned 1 MiB, 1 busy stream", PINNED, 1 * MIB, 1, 1 },
 	{ "array 4 MiB, 1 busy stream", ARRAY, 4 * MIB, 1, 1 },
+	{ "event alone, 1 busy stream", EVENT, 0, 1, 1 },
+	{ "event alone, 4 busy streams", EVENT, 0, 4, 1 },
+	{ "event alone, 16 busy streams", EVENT, 0, 16, 1 },
+	{ "sixteen events alone, 1 busy stream", EVENT, 0, 1, 16 },
+	{ "event alone, idle", EVENT, 0, 0, 1 },
 	{ "4 KiB, idle", DEVICE, 4 * KIB, 0, 1 },
 	{ "4 MiB, idle", DEVICE, 4 * MIB, 0, 1 },
 	{ "256 MiB, idle", DEVICE, 256 * MIB, 0, 1 },
@@ -77,6 +84,8 @@ static size_t copy_bytes = 256 * MIB;
 static CUstream stream[STREAMS_MAX];
 static CUevent done[STREAMS_MAX];
 static CUdeviceptr sink;
+static CUcontext context;
+static CUevent context_event;
 static void *source;
 static uint64_t sample[FIGURES][SAMPLES_MAX];
 static int samples[FIGURES];
@@ -111,6 +120,8 @@ static void make_block(const struct trial *one, struct block *block)
 	case ARRAY:
 		CALL(cuArrayCreate, &block->array, &shape);
 		break;
+	case EVENT:
+		break;
 	}
 	note(ALLOC, client_now_ns() - start);
 	if (one->kind == DEVICE || one->kind == MANAGED)
@@ -125,6 +136,8 @@ static void free_block(const struct trial *one, const struct block *block)
 		CALL(cuMemFreeHost, block->pinned);
 	else if (one->kind == ARRAY)
 		CALL(cuArrayDestroy, block->array);
+	else if (one->kind == EVENT)
+		CALL(cuCtxRecordEvent, context, context_event);
 	else
 		CALL(cuMemFree, block->address);
 	note(FREE, client_now_ns() - start);
@@ -252,7 +265,8 @@ static void open_device(void)
 {
 	CUdeviceptr held;
 
-	client_open();
+	context = client_open();
+	CALL(cuEventCreate, &context_event, CU_EVENT_DISABLE_TIMING);
 	*(void **)&ask_driver = libcuda_symbol("cuMemGetInfo_v2");
 	if (!ask_driver) {
 		fprintf(stderr, "bench_free: cuMemGetInfo_v2 is not in the symbol table\n");

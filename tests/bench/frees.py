@@ -6,7 +6,7 @@ import pathlib
 import statistics
 import subprocess
 
-from common import HERE, POLICIES
+from common import HERE, POLICIES, median_interval
 
 VARIANTS = ("bare", *POLICIES)
 
@@ -37,8 +37,7 @@ def run_rounds(tools, options, command, rounds, environment=None, after=None):
 
 def microseconds(nanoseconds):
     value = nanoseconds / 1000
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 \
-        else f"{value:.2f}"
+    return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
 def table(titles, rows):
@@ -83,7 +82,8 @@ def bench_free(tools, options):
     found = gather_samples(run_rounds(tools, options, command, rounds))
     lines = ["A release behind ten copies of 256 MiB from host memory, or as many bytes on more "
              "streams, and with nothing to do: microseconds of the call, median (worst) of all; "
-             "of sixteen in a row, each is one.", ""]
+             "of sixteen in a row, each is one. \"event alone\" is a cuCtxRecordEvent in place of "
+             "the free: the part of a free that is put off which is the driver's.", ""]
     lines += table(["freed", "calls", *VARIANTS],
                    [[name, str(len(case["free"]["bare"])),
                      *(with_worst(case["free"][variant]) for variant in VARIANTS)]
@@ -107,7 +107,8 @@ def bench_free(tools, options):
     lines += ["", "The allocation before it, microseconds, median (worst):", ""]
     lines += table(["allocated", *VARIANTS],
                    [[name, *(with_worst(case["alloc"][variant]) for variant in VARIANTS)]
-                    for name, case in found.items() if name.endswith("idle")])
+                    for name, case in found.items()
+                    if name.endswith("idle") and "event" not in name])
     return {"samples": found}, lines
 
 
@@ -191,6 +192,77 @@ def bench_steps(tools, options, title, command, rounds, environment=None):
     lines += table(["", "median step, us", "mean", "90th percentile", "ratio to bare (range)",
                     "NVML, MiB", "live, MiB", "pending, MiB", "frees", "put off", "passes"], rows)
     return result, lines
+
+
+def switched(tools, options, policy, command, environment):
+    """One process in which the interposer goes and comes: pairs of medians, without and with."""
+    trace = str(pathlib.Path(options.out) / "bench-switch.db")
+    values = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    values.update(environment, LD_PRELOAD=f"{tools.switch} {tools.preload}", CUSTODY_OUTPUT=trace,
+                  CUSTODY_PROGRAM=tools.custody, CUSTODY_FREES=policy)
+    done = subprocess.run(command, env=values, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=150, check=False)
+    subprocess.run([tools.custody, "sql", trace, "SELECT 1"], stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, timeout=60, check=False)  # its collector writes
+    pathlib.Path(trace).unlink(missing_ok=True)
+    if done.returncode:
+        raise RuntimeError(f"{policy}: {command[:2]} ended with {done.returncode}: "
+                           f"{done.stderr[-400:]}")
+    return [[int(value) for value in pair.split(",")] for pair in done.stdout.split()]
+
+
+def switch_plans(tools):
+    """Title, command, processes, environment."""
+    plans = [("PyTorch without its cache",
+              ["python3", str(HERE / "torch_step.py"), "switch", "30"], 1,
+              {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
+             ("CuPy without its pool", ["python3", str(HERE / "cupy_step.py"), "switch", "24"], 1,
+              {})]
+    program = tools.program("step_alloc")
+    return plans + ([("C++", [program, "switch", "30"], 3, {})] if program else [])
+
+
+def bench_switch(tools, options):
+    """The programs' steps with the interposer out of the way and back, in one process."""
+    if not tools.switch:
+        raise RuntimeError("no switch_preload.so in the stage")
+    result, rows = {}, []
+    for title, command, processes, environment in switch_plans(tools):
+        for policy in POLICIES:
+            runs = [switched(tools, options, policy, command, environment)
+                    for _ in range(processes)]
+            pairs = [pair for run in runs for pair in run]
+            ratio, low, high = median_interval([one[1] / one[0] for one in pairs])
+            result[f"{title}, {policy}"] = runs
+            rows.append([title, policy, str(len(pairs)),
+                         *(microseconds(statistics.median(column)) for column in zip(*pairs)),
+                         f"{ratio:.4f} ({low:.4f} to {high:.4f})",
+                         ", ".join(f"{statistics.median(b / a for a, b in run):.3f}"
+                                   for run in runs)])
+    lines = ["The same steps in one process, the interposer out of the way for 25 steps and back "
+             "for 25, by turns; medians, and the median of the pairs' ratios with its 95 % "
+             "interval.", ""]
+    return result, lines + table(["program", "frees", "pairs", "without, us", "with, us", "ratio",
+                                  "by process"], rows)
+
+
+def bench_wait(tools, options):
+    """Ways of waiting for a kernel, without custody: what deferred may gain or lose by its own."""
+    processes, found = 1 if options.quick else 5, {}
+    for _ in range(processes):
+        values = dict(os.environ)
+        if not options.gpu:
+            values.update(LD_LIBRARY_PATH=tools.simulated, SIMCUDA_KERNEL_US="50")
+        done = subprocess.run([tools.program("bench_wait")], env=values, capture_output=True,
+                              text=True, timeout=60, check=True)
+        for line in done.stdout.splitlines():
+            way, *numbers = line.split("\t")
+            found.setdefault(way, []).append([int(number) for number in numbers])
+    rows = [[way, *(", ".join(f"{microseconds(run[place])}" for run in runs)
+                    for place in (0, 2, 4))] for way, runs in found.items()]
+    lines = ["From the launch of a kernel to the end of the wait for it, bare, microseconds; the "
+             f"medians of {processes} processes.", ""]
+    return found, lines + table(["way", "kernel of 20 us", "50 us", "200 us"], rows)
 
 
 def bench_torch(tools, options):

@@ -18,7 +18,7 @@ for variant in bare nop record; do
 	echo "no figures of $variant"
 	exit 1
 done
-"$top_srcdir/scripts/gpu-bench" --stage "$top_builddir" --only free,gap --quick \
+"$top_srcdir/scripts/gpu-bench" --stage "$top_builddir" --only free,gap,wait --quick \
 	--out "$work/frees" || exit 1
 for variant in bare immediate deferred nowait; do
 	grep -q "^| $variant |" "$work/frees/gpu-bench.md" && continue

@@ -20,7 +20,7 @@ from common import HERE, Tools, has_gpu, median_interval
 import frees
 
 VARIANTS = "bare", "nop", "record"
-ANYWHERE = "start", "calls", "before", "free", "gap"
+ANYWHERE = "start", "calls", "before", "free", "gap", "wait"
 
 
 # ------------------------------------------------------------------ one call
@@ -151,8 +151,8 @@ def bench_before(tools, options):
     """The same figures, side by side with those of another build: has a call become dearer?"""
     if not tools.before:
         raise RuntimeError("--against names no stage")
-    plans = [(None, 1, options.rounds, 20000, 1000), (None, 16, 3, 1000, 100)]
-    plans += [(tools.null, 1, options.rounds, 20000, 20000), (tools.null, 16, 3, 4000, 4000)]
+    plans = [(None, 1, options.rounds, 20000, 1000), (None, 16, options.rounds, 1000, 100)]
+    plans += [(tools.null, 1, 3, 20000, 20000), (tools.null, 16, 3, 4000, 4000)]
     rows, lost = run_plans(tools, options, list(AGAINST), plans)
     lines = ["Nanoseconds that recording adds to one driver call, the build before and this one by "
              "turns, under both policies; medians of the rounds, their range in brackets.", "",
@@ -321,7 +321,8 @@ def run_part(name, tools, options):
     parts = {"calls": bench_calls, "step": bench_step, "turns": bench_turns,
              "start": bench_start, "example": write_example, "before": bench_before,
              "free": frees.bench_free, "gap": frees.bench_gap, "torch": frees.bench_torch,
-             "cupy": frees.bench_cupy, "cpp": frees.bench_cpp}
+             "cupy": frees.bench_cupy, "cpp": frees.bench_cpp,
+             "switch": frees.bench_switch, "wait": frees.bench_wait}
     begin = time.monotonic()
     try:
         result, lines = parts[name](tools, options)

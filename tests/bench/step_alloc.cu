@@ -4,7 +4,11 @@
  * frees it as soon as the last kernel that uses it has been launched, as much
  * code does that was never made fast.
  *
- * Prints, with tabs: median, mean and 90th percentile of a step in nanoseconds,
+ *	step_alloc		500 steps
+ *	step_alloc switch N	N pairs of medians of 25 steps, with the interposer out
+ *				of the way and with it (switch_preload.c)
+ *
+ * The first prints, with tabs: median, mean and 90th percentile of a step in nanoseconds,
  * the most device memory in use, a hash of all results.
  */
 #include "client.h"
@@ -13,7 +17,7 @@
 #include <cuda_runtime.h>
 #include <vector>
 
-enum { STEPS = 500, WARM_UP = 50, WATCHED = 20, LAYERS = 6, WORDS = 1 << 20 };
+enum { SHORT = 25, STEPS = 500, WARM_UP = 50, WATCHED = 20, LAYERS = 6, WORDS = 1 << 20 };
 
 static float *source;
 static cudaStream_t stream;
@@ -107,7 +111,49 @@ static void print_figures(std::vector<uint64_t> &times, uint64_t hash)
 	       (unsigned long long)most_in_use, (unsigned long long)hash);
 }
 
-int main()
+static uint64_t median_of_steps(void)
+{
+	std::vector<uint64_t> times;
+
+	for (int i = 0; i < SHORT; i++) {
+		uint64_t start = client_now_ns();
+
+		run_step(i, false);
+		times.push_back(client_now_ns() - start);
+	}
+	std::sort(times.begin(), times.end());
+	return times[times.size() / 2];
+}
+
+/* Nothing is pending when the interposer comes or goes. */
+static int switch_steps(int pairs)
+{
+	void (*switch_set)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "switch_set");
+
+	if (!switch_set) {
+		fprintf(stderr, "step_alloc: no switch_set\n");
+		return 1;
+	}
+	for (int pair = 0; pair < pairs; pair++) {
+		uint64_t median[2];
+
+		for (int turn = 0; turn < 2; turn++) {
+			int is_on = turn ^ (pair & 1);
+
+			CHECK(cudaDeviceSynchronize());
+			switch_set(is_on);
+			median[is_on] = median_of_steps();
+			CHECK(cudaDeviceSynchronize());
+		}
+		switch_set(1);
+		printf("%s%llu,%llu", pair ? " " : "", (unsigned long long)median[0],
+		       (unsigned long long)median[1]);
+	}
+	putchar('\n');
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	std::vector<uint64_t> times;
 	uint64_t hash = 14695981039346656037u;
@@ -118,6 +164,8 @@ int main()
 		source[i] = (float)(i % 1000) / 1000.0f;
 	for (int i = 0; i < WARM_UP; i++)
 		run_step(i, false);
+	if (argc == 3)
+		return switch_steps(atoi(argv[2]));
 	for (int i = 0; i < STEPS; i++) {
 		uint64_t start = client_now_ns(), bits;
 		double total = run_step(i, false);

@@ -26,6 +26,24 @@ def summary(times):
             f"{statistics.quantiles(times, n=10)[8]:.0f}"]
 
 
+def switch_pairs(run, synchronize, count):
+    """Pairs of medians of some steps, as words: with the interposer out of the way and with it,
+    by turns.  switch_preload.c must be loaded above it.  run() returns nanoseconds.  Nothing is
+    pending when it changes: the program has synchronised."""
+    switch = ctypes.CDLL(None).switch_set
+    found = []
+    for pair in range(count):
+        median = {}
+        for is_on in (0, 1) if pair % 2 else (1, 0):
+            synchronize()
+            switch(is_on)
+            median[is_on] = statistics.median(run())
+            synchronize()
+        found.append(f"{median[0]:.0f},{median[1]:.0f}")
+        switch(1)
+    return " ".join(found)
+
+
 class Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong),
                 ("used", ctypes.c_ulonglong)]

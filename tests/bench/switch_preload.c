@@ -7,8 +7,9 @@
  * Preloaded above the interposer (LD_PRELOAD="switch.so libcustody-preload.so"),
  * it hands out stubs (switch_stubs.awk) that jump either to the interposer's
  * wrappers or straight to libcuda.  switch_set(0) takes the interposer out of
- * the way, switch_set(1) puts it back.  While it is out it sees nothing: only
- * for stretches in which the program neither allocates nor frees.
+ * the way, switch_set(1) puts it back.  While it is out it sees nothing, so what it
+ * knows of blocks that came or went then is wrong: the figures of such a trace are
+ * not to be used.  Nothing may be pending when it goes: the program synchronises.
  */
 #include "libcuda_symbol.h"
 

@@ -11,7 +11,6 @@ that was in use in some steps more.
 torch_step.py switch N: N pairs of medians, of 25 steps with the interposer out
 of the way and 25 with it (switch_preload.c must be loaded above it).
 """
-import ctypes
 import os
 import statistics
 import sys
@@ -67,19 +66,10 @@ def time_frees(batches):
 
 
 def switch_steps(batches, pairs):
-    switch = ctypes.CDLL(None).switch_set
     model, optimizer = build()
     run(model, optimizer, batches, 4 * SHORT)
-    found = []
-    for pair in range(pairs):
-        median = {}
-        for is_on in (0, 1) if pair % 2 else (1, 0):
-            torch.cuda.synchronize()
-            switch(is_on)
-            median[is_on] = statistics.median(run(model, optimizer, batches, SHORT)[1])
-        found.append(f"{median[0]:.0f},{median[1]:.0f}")
-    switch(1)
-    return " ".join(found)
+    return steps.switch_pairs(lambda: run(model, optimizer, batches, SHORT)[1],
+                              torch.cuda.synchronize, pairs)
 
 
 def main():
