@@ -77,7 +77,8 @@ def back(case, variant):
 
 
 def bench_free(tools, options):
-    command = [tools.program("bench_free"), *(["-r", "3", "-m", "1"] if options.quick else ["-r", "9"])]
+    few = ["-r", "3", "-m", "1"]
+    command = [tools.program("bench_free"), *(few if options.quick else ["-r", "9"])]
     rounds = 1 if options.quick else 2
     found = gather_samples(run_rounds(tools, options, command, rounds))
     lines = ["A release behind ten copies of 256 MiB from host memory, or as many bytes on more "
