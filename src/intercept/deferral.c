@@ -44,17 +44,31 @@ static uint64_t host_bytes(void)
 	return bytes < limit ? bytes : limit;
 }
 
+/*
+ * Where the driver has no events of a context, a free that waits as bare can only
+ * be the driver's: then nothing is put off, and nothing asks any more.
+ */
 static void configure(void)
+{
+	const struct driver *driver = deferral_driver();
+	bool does_wait = atomic_load(&deferral_policy) == DEFERRAL_DEFERRED;
+
+	deferq_configure(&(struct deferq_settings){
+		.driver = driver,
+		.max_count = option_integer(OPTION_MAX_PENDING),
+		.max_ratio = option_ratio(OPTION_MAX_PENDING_RATIO),
+		.host_bytes = host_bytes(),
+		.does_wait = does_wait,
+	});
+	if (does_wait && !driver->ctx_record_event)
+		atomic_store(&deferral_policy, DEFERRAL_IMMEDIATE);
+}
+
+static void configure_once(void)
 {
 	lock_take(&configuring);
 	if (!is_configured)
-		deferq_configure(&(struct deferq_settings){
-			.driver = deferral_driver(),
-			.max_count = option_integer(OPTION_MAX_PENDING),
-			.max_ratio = option_ratio(OPTION_MAX_PENDING_RATIO),
-			.host_bytes = host_bytes(),
-			.does_wait = atomic_load(&deferral_policy) == DEFERRAL_DEFERRED,
-		});
+		configure();
 	is_configured = true;
 	lock_give(&configuring);
 }
@@ -66,8 +80,9 @@ void deferral_meet(uint64_t handle, uint32_t number, int device)
 
 	if (!deferral_is_on() || !number)
 		return;
-	configure();
-	if (REAL(driver, cuDeviceTotalMem_v2)(&total, device) == CUDA_SUCCESS && total)
+	configure_once();
+	if (deferral_is_on() && REAL(driver, cuDeviceTotalMem_v2)(&total, device) == CUDA_SUCCESS &&
+	    total)
 		deferq_open((CUcontext)(uintptr_t)handle, number, device, total);
 }
 

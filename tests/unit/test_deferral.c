@@ -311,6 +311,7 @@ START_TEST(without_events_of_a_context_nothing_is_put_off)
 {
 	CUdeviceptr address = allocate(1, 4096);
 
+	ck_assert(!deferral_is_on());
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 1);
 	ck_assert_int_eq(fake_look_one(RECORD_FREE, API_cuMemFree_v2)->flags, 0);
