@@ -148,14 +148,18 @@ static bool append(struct deferq *queue, const struct deferq_item *item, const s
 	return copy != NULL;
 }
 
-/* Whether a pass is worth its queries: something is known to be unused, or time has gone by. */
+/*
+ * Whether a pass is worth its queries: something is known to be unused that was
+ * not when a pass released nothing, or time has gone by.
+ */
 static bool is_due(struct deferq *queue, enum queue_kind kind)
 {
 	uint64_t ready = atomic_load(&queue->ready);
 	bool is_ready;
 
 	lock_take(&queue->lock);
-	is_ready = queue->waiting[kind].first && queue->waiting[kind].first->serial <= ready;
+	is_ready = ready > atomic_load(&queue->ready_then) && queue->waiting[kind].first &&
+		   queue->waiting[kind].first->serial <= ready;
 	lock_give(&queue->lock);
 	return is_ready || deferq_driver()->ticks() >= atomic_load(&queue->not_before);
 }

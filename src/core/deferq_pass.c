@@ -493,6 +493,19 @@ void deferq_pass_end(struct pass *pass)
 	note(pass, QUEUE_OBJECTS, duration, 0);
 }
 
+/* A pass for nothing: the next free that exceeds a limit need not try at once. */
+static void back_off(const struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+
+	for (int kind = 0; kind < QUEUE_KINDS; kind++)
+		if (pass->count[kind] || pass->failed[kind])
+			return;
+	atomic_store(&queue->not_before,
+		     pass->start + DEFERQ_BACKOFF_US * deferq_driver()->ticks_per_us);
+	atomic_store(&queue->ready_then, atomic_load(&queue->ready));
+}
+
 void deferq_pass_quick(struct pass *pass)
 {
 	struct deferq *queue = pass->queue;
@@ -504,9 +517,7 @@ void deferq_pass_quick(struct pass *pass)
 		deferq_pass_run(pass);
 		gate_leave();
 	}
-	if (!pass->count[QUEUE_MEMORY] && !pass->count[QUEUE_OBJECTS])
-		atomic_store(&queue->not_before,
-			     pass->start + DEFERQ_BACKOFF_US * deferq_driver()->ticks_per_us);
+	back_off(pass);
 	deferq_pass_end(pass);
 	lock_give(&queue->claim);
 }

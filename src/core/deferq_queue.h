@@ -71,6 +71,7 @@ struct deferq {
 	uint32_t proofs; /* failed attempts to tell */
 	CUdeviceptr leftover; /* block of an attempt, to go when the context is idle; 0: none */
 	_Atomic uint64_t not_before; /* tick; see DEFERQ_BACKOFF_US */
+	_Atomic uint64_t ready_then; /* `ready` at the end of a pass that released nothing */
 };
 
 extern struct deferq_settings deferq_settings;

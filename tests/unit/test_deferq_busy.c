@@ -80,6 +80,24 @@ START_TEST(a_pass_that_found_nothing_is_not_repeated_at_once)
 }
 END_TEST
 
+/* Unused they are, but the driver would wait for what runs now. */
+START_TEST(a_pass_that_could_release_nothing_is_not_repeated_at_once)
+{
+	uint64_t queries;
+
+	program_free_behind_work(1, DEFERQ_MANAGED, 1, 10);
+	model_finish(1);
+	program_free_behind_work(1, DEFERQ_MANAGED, 1, 1);
+	ck_assert_uint_eq(program_waiting(1), 11);
+	queries = model_calls(MODEL_EVENT_QUERY);
+	program_free_behind_work(1, DEFERQ_MANAGED, 1, 5);
+	ck_assert_uint_eq(model_calls(MODEL_EVENT_QUERY), queries);
+	model_pass_us(DEFERQ_BACKOFF_US);
+	program_free_behind_work(1, DEFERQ_MANAGED, 1, 1);
+	ck_assert_uint_gt(model_calls(MODEL_EVENT_QUERY), queries);
+}
+END_TEST
+
 START_TEST(a_free_below_the_limits_asks_for_its_event_and_no_more)
 {
 	uint64_t calls;
@@ -516,6 +534,7 @@ static void add_events(Suite *suite)
 	tcase_add_test(tests, the_oldest_go_first_as_their_events_pass);
 	tcase_add_test(tests, the_next_free_takes_along_what_has_passed);
 	tcase_add_test(tests, a_pass_that_found_nothing_is_not_repeated_at_once);
+	tcase_add_test(tests, a_pass_that_could_release_nothing_is_not_repeated_at_once);
 	tcase_add_test(tests, a_free_below_the_limits_asks_for_its_event_and_no_more);
 	tcase_add_test(tests, events_are_used_again_and_none_is_lost);
 	tcase_add_test(tests, a_pass_inside_a_free_ends_soon_once_the_count_is_out);
