@@ -188,6 +188,7 @@ void deferq_reset(void)
 	atomic_store(&highest, 0);
 	atomic_store(&deferq_list_items, 0);
 	atomic_store(&deferq_list_released, 0);
+	atomic_store(&deferq_list_last, 0);
 	queue_slabs = (struct slab_spares){ 0 };
 	lock_give(&opening);
 }
@@ -314,6 +315,11 @@ bool deferq_has_pending(int device)
 		if (!is_empty(queue))
 			return true;
 	return false;
+}
+
+bool deferq_has_released_since(uint64_t tick)
+{
+	return atomic_load(&deferq_list_last) >= tick;
 }
 
 bool deferq_out_of_memory(int device, struct deferq_report *report)

@@ -163,6 +163,12 @@ void deferq_flush(struct deferq *queue, bool does_wait, struct deferq_report *re
 bool deferq_has_pending(int device);
 
 /*
+ * Whether bytes came back since the tick: an allocation that began then and has
+ * failed may have missed them, also where nothing is pending by now.
+ */
+bool deferq_has_released_since(uint64_t tick);
+
+/*
  * An allocation has failed for lack of memory: flush both queues of every
  * context of the device (-1: of all), waiting where that is what it takes.
  * True: bytes came back, the allocation is worth a second attempt.  Nothing is

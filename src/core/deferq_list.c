@@ -12,6 +12,7 @@
 
 _Atomic uint64_t deferq_list_items;
 _Atomic uint64_t deferq_list_released;
+_Atomic uint64_t deferq_list_last;
 
 void deferq_list_append(struct item_list *list, struct deferq_item *item)
 {

@@ -328,6 +328,7 @@ static void finish_item(struct pass *pass, enum queue_kind kind, struct deferq_i
 	pass->count[kind]++;
 	pass->bytes[kind] += item->bytes;
 	if (!item->is_issued) {
+		atomic_store(&deferq_list_last, deferq_driver()->ticks());
 		deferq_list_close(queue, item, pass->report);
 		return;
 	}
@@ -382,6 +383,7 @@ static void take_back(struct pass *pass)
 		pass->error = pass->error ? pass->error : result;
 		return;
 	}
+	atomic_store(&deferq_list_last, deferq_driver()->ticks());
 	lock_take(&queue->lock);
 	item = queue->issued.first;
 	queue->issued = (struct item_list){ 0 };

@@ -109,6 +109,7 @@ void deferq_list_give_back(uint32_t context, void *memory, size_t bytes);
 
 extern _Atomic uint64_t deferq_list_items;    /* waiting or issued, in all queues */
 extern _Atomic uint64_t deferq_list_released; /* ever, in all queues */
+extern _Atomic uint64_t deferq_list_last;     /* tick at which bytes last came back */
 
 static inline void deferq_count_in(struct deferq *queue)
 {

@@ -102,6 +102,26 @@ START_TEST(a_failed_release_in_one_context_does_not_keep_the_next_from_its_flush
 }
 END_TEST
 
+/* An attempt that began before the bytes were back may have missed them. */
+START_TEST(a_release_is_remembered_by_its_time)
+{
+	uint64_t begun = model_now();
+
+	ck_assert(!deferq_has_released_since(begun));
+	program_free_new(1, DEFERQ_MEMORY, 1, 11);
+	ck_assert(!deferq_has_released_since(begun));
+	program_collect(1);
+	ck_assert(!deferq_has_pending(0));
+	ck_assert(deferq_has_released_since(begun));
+	begun = model_now() + 1;
+	program_collect(1);
+	ck_assert(!deferq_has_released_since(begun));
+	program_free_new(1, DEFERQ_HOST, 1, 1);
+	program_flush(1, true);
+	ck_assert(deferq_has_released_since(begun));
+}
+END_TEST
+
 START_TEST(out_of_memory_reaches_into_a_scope)
 {
 	deferq_suspend(program_queue(1));
@@ -288,6 +308,7 @@ static void add_memory(Suite *suite)
 	tcase_add_test(tests, what_failed_to_be_released_is_not_worth_a_second_attempt);
 	tcase_add_test(tests,
 		       a_failed_release_in_one_context_does_not_keep_the_next_from_its_flush);
+	tcase_add_test(tests, a_release_is_remembered_by_its_time);
 	tcase_add_test(tests, out_of_memory_reaches_into_a_scope);
 	tcase_add_test(tests, to_the_letter_a_scope_holds_out_of_memory_off);
 	tcase_add_test(tests, out_of_memory_during_a_capture_flushes_nothing);
