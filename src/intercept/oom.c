@@ -36,11 +36,20 @@ static int device_of(const struct call *call)
 	}
 }
 
+/*
+ * Another thread's free may have had everything back since the driver said no:
+ * bare, that memory would have been there all along.
+ */
+static bool may_succeed(const struct call *call)
+{
+	return deferq_has_pending(device_of(call)) ||
+	       (call->start && deferq_has_released_since(call->start));
+}
+
 /* With a capture live nothing is flushed: the program gets its error. */
 void oom_consider(struct call *call)
 {
-	if (!call->is_second && deferral_is_on() && !gate_is_shut() &&
-	    deferq_has_pending(device_of(call)))
+	if (!call->is_second && deferral_is_on() && !gate_is_shut() && may_succeed(call))
 		call->flags |= RECORD_BY_CUSTODY | RECORD_MORE;
 }
 

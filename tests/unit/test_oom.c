@@ -3,10 +3,9 @@
  * An allocation that runs out of memory while frees are pending: they are
  * released and the driver is called once more; both attempts are recorded.
  */
-#include "core/gate.h"
-#include "core/pending.h"
 #include "fake_queue.h"
-#include "intercept/call.h"
+#include "intercept/deferral.h"
+#include "core/gate.h"
 
 #include <check.h>
 #include <errno.h>
@@ -102,6 +101,36 @@ START_TEST(the_second_failure_is_the_programs)
 	check_hidden(&look->record[0], RECORD_ALLOC, API_cuMemAlloc_v2);
 	check_shown(&look->record[look->count - 1], RECORD_ALLOC, API_cuMemAlloc_v2,
 		    CUDA_ERROR_OUT_OF_MEMORY);
+}
+END_TEST
+
+/* As if another thread had collected while the driver was looking for memory. */
+static CUresult CUDAAPI collect_and_fail_once(CUdeviceptr *address, size_t bytes)
+{
+	struct deferq_report report = { 0 };
+
+	(void)bytes;
+	*address = 0x600000000;
+	if (!deferq_has_pending(-1))
+		return CUDA_SUCCESS;
+	atomic_store(&fake_is_busy, false);
+	deferq_collect_all(-1, &report);
+	deferq_told(&report);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+START_TEST(memory_that_came_back_meanwhile_is_asked_for_again)
+{
+	const struct fake_look *look;
+	CUdeviceptr address = 0;
+
+	leave_pending();
+	fake_set(API_cuMemAlloc_v2, collect_and_fail_once);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, 8192), CUDA_SUCCESS);
+	look = fake_look();
+	ck_assert_uint_eq(look->count, 2);
+	check_hidden(&look->record[0], RECORD_ALLOC, API_cuMemAlloc_v2);
+	check_shown(&look->record[1], RECORD_ALLOC, API_cuMemAlloc_v2, CUDA_SUCCESS);
 }
 END_TEST
 
@@ -230,6 +259,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, start, fake_stop);
 	tcase_add_test(tests, an_allocation_is_tried_again_with_what_was_pending);
 	tcase_add_test(tests, the_second_failure_is_the_programs);
+	tcase_add_test(tests, memory_that_came_back_meanwhile_is_asked_for_again);
 	tcase_add_test(tests, with_nothing_pending_there_is_one_attempt);
 	tcase_add_test(tests, during_a_capture_the_program_gets_its_error);
 	tcase_add_test(tests, an_operation_is_tried_again);
