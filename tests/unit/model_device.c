@@ -191,8 +191,37 @@ uint64_t model_make(uint32_t context, enum deferq_kind kind, uint64_t bytes)
 	STORE(thing->bytes, bytes);
 	STORE(thing->context, context);
 	STORE(thing->kind, (uint32_t)kind);
+	STORE(thing->generation, 1);
 	STORE(thing->state, STATE_LIVE);
 	return FIRST_HANDLE + number * HANDLE_STEP;
+}
+
+static bool is_back(const struct thing *thing)
+{
+	uint32_t state = LOAD(thing->state);
+
+	return state == STATE_GONE ||
+	       (state == STATE_ISSUED && model_plain != MODEL_PLAIN_KEEPS &&
+		LOAD(model.streams[LOAD(thing->stream)].epoch) > LOAD(thing->epoch));
+}
+
+bool model_remake(uint64_t handle)
+{
+	struct thing *thing = model_find_thing(handle);
+	uint32_t state = LOAD(thing->state);
+
+	if (LOAD(thing->kind) != DEFERQ_MEMORY || !is_back(thing) ||
+	    !atomic_compare_exchange_strong_explicit(&thing->state, &state, STATE_LIVE,
+						     memory_order_relaxed, memory_order_relaxed))
+		return false;
+	STORE(thing->last_use, 0);
+	ADD(thing->generation, 1);
+	return true;
+}
+
+uint32_t model_generation(uint64_t handle)
+{
+	return LOAD(model_find_thing(handle)->generation);
 }
 
 void model_use_until_now(uint64_t handle)
@@ -210,15 +239,6 @@ void model_spoil(uint64_t handle, CUresult result)
 uint32_t model_releases(uint64_t handle)
 {
 	return LOAD(model_find_thing(handle)->releases);
-}
-
-static bool is_back(const struct thing *thing)
-{
-	uint32_t state = LOAD(thing->state);
-
-	return state == STATE_GONE ||
-	       (state == STATE_ISSUED && model_plain != MODEL_PLAIN_KEEPS &&
-		LOAD(model.streams[LOAD(thing->stream)].epoch) > LOAD(thing->epoch));
 }
 
 bool model_is_back(uint64_t handle)

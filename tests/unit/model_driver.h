@@ -95,6 +95,8 @@ void model_pass_us(uint64_t microseconds);
 
 /* What is allocated: memory, and all else that can be put off. */
 uint64_t model_make(uint32_t context, enum deferq_kind kind, uint64_t bytes);
+bool model_remake(uint64_t handle); /* a block at an address that is back; false: it is not */
+uint32_t model_generation(uint64_t handle); /* how often something was made there */
 uint64_t model_next_handle(void);	   /* that model_make() will give */
 void model_use_until_now(uint64_t handle); /* all that was submitted may use it */
 void model_spoil(uint64_t handle, CUresult result); /* its release fails with that */

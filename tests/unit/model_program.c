@@ -13,11 +13,11 @@ _Thread_local CUresult program_result;
 _Thread_local uint64_t program_waited;
 
 static _Thread_local struct program_told told, looked_at;
-static _Atomic uint32_t closes[MODEL_THINGS];
+static _Atomic uint32_t closes[MODEL_THINGS], queued[MODEL_THINGS];
 
-static _Atomic uint32_t *closes_of(uint64_t handle)
+static uint64_t number_of(uint64_t handle)
 {
-	return &closes[handle / (program_nth(0, 1)) % MODEL_THINGS];
+	return handle / program_nth(0, 1) % MODEL_THINGS;
 }
 
 void program_begin(void)
@@ -28,6 +28,7 @@ void program_begin(void)
 	gate_reset();
 	model_reset();
 	memset(closes, 0, sizeof(closes));
+	memset(queued, 0, sizeof(queued));
 	memset(&told, 0, sizeof(told));
 	program_settings = (struct deferq_settings){
 		.driver = &model_driver,
@@ -87,19 +88,37 @@ static bool find_space(enum deferq_kind kind, enum block_space *space)
 	return kind < DEFERQ_MODULE;
 }
 
-uint64_t program_make(uint32_t context, enum deferq_kind kind, uint64_t bytes)
+static void track(uint32_t context, enum deferq_kind kind, uint64_t handle, uint64_t bytes)
 {
-	struct block block = {
-		.id = tracker_next_id(), .address = model_make(context, kind, bytes),
-		.bytes = bytes, .context = context, .references = 1, .kind = BLOCK_DEVICE };
+	struct block block = { .id = tracker_next_id(), .address = handle, .bytes = bytes,
+			       .context = context, .references = 1, .kind = BLOCK_DEVICE };
 	enum block_space space;
 
 	if (!find_space(kind, &space))
-		return block.address;
+		return;
 	block.space = (uint8_t)space;
 	if (tracker_add(&block))
 		model_complain("the tracker has no memory");
-	return block.address;
+}
+
+uint64_t program_make(uint32_t context, enum deferq_kind kind, uint64_t bytes)
+{
+	uint64_t handle = model_make(context, kind, bytes);
+
+	track(context, kind, handle, bytes);
+	return handle;
+}
+
+bool program_remake(uint64_t handle)
+{
+	uint32_t displaced = atomic_load(&tracker_displaced);
+
+	if (!model_remake(handle))
+		return false;
+	track(model_owner(handle), DEFERQ_MEMORY, handle, model_bytes(handle));
+	if (atomic_load(&tracker_displaced) != displaced)
+		program_reuse(handle, model_bytes(handle), model_now());
+	return true;
 }
 
 uint64_t program_nth(uint64_t first, int n)
@@ -107,13 +126,18 @@ uint64_t program_nth(uint64_t first, int n)
 	return first + ((uint64_t)n << 26);
 }
 
+/* Whoever got the address again may have it by now. */
 static void book_item(const struct deferq_item *item)
 {
-	if (atomic_fetch_add_explicit(closes_of(item->handle), 1, memory_order_relaxed))
+	uint64_t number = number_of(item->handle);
+	uint32_t before = atomic_fetch_add_explicit(&closes[number], 1, memory_order_relaxed);
+
+	if (before >= atomic_load_explicit(&queued[number], memory_order_relaxed))
 		model_complain("a thing of kind %u was closed twice", item->kind);
 	if ((item->cause == RELEASE_FAILED) != (item->result != CUDA_SUCCESS))
 		model_complain("an item failed with %u and cause %u", item->result, item->cause);
-	if (item->cause != RELEASE_FAILED && !model_is_back(item->handle))
+	if (item->cause != RELEASE_FAILED && !model_is_back(item->handle) &&
+	    model_generation(item->handle) == before + 1)
 		model_complain("a thing of kind %u was closed and is not back", item->kind);
 	if (item->ready > item->closed)
 		model_complain("an item was closed before it was ready");
@@ -150,8 +174,11 @@ enum deferq_answer program_free(uint64_t handle)
 		item.space = block.space;
 	}
 	model_use_until_now(handle);
+	atomic_fetch_add_explicit(&queued[number_of(handle)], 1, memory_order_relaxed);
 	answer = deferq_add(deferq_find(model_owner(handle)), &item, &program_result,
 			    &program_waited, &report);
+	if (answer != DEFERQ_QUEUED)
+		atomic_fetch_sub_explicit(&queued[number_of(handle)], 1, memory_order_relaxed);
 	if (answer != DEFERQ_QUEUED && block.id)
 		pending_cancel(&block);
 	book(&report);
@@ -275,7 +302,12 @@ const struct program_told *program_look(void)
 
 uint32_t program_closes(uint64_t handle)
 {
-	return atomic_load_explicit(closes_of(handle), memory_order_relaxed);
+	return atomic_load_explicit(&closes[number_of(handle)], memory_order_relaxed);
+}
+
+uint32_t program_queued(uint64_t handle)
+{
+	return atomic_load_explicit(&queued[number_of(handle)], memory_order_relaxed);
 }
 
 uint64_t program_waiting_in(uint32_t context, enum queue_kind kind)

@@ -2,7 +2,7 @@
 /*
  * model_program.h - a program that allocates and frees on the model driver, and
  * the books of what became of it: everything that is reported closed must be
- * back at the device, and nothing is closed twice.
+ * back at the device, and nothing is closed more often than it was put off.
  *
  * Contexts 1 and 2 are on device 0, 3 and 4 on device 1; a device has 1000 bytes
  * and the machine 500, so that a ratio of 0.2 makes limits of 200 and 100.
@@ -32,6 +32,9 @@ struct deferq *program_queue(uint32_t context);
 /* Allocate, and free all that was allocated so, now in use or not. */
 uint64_t program_make(uint32_t context, enum deferq_kind kind, uint64_t bytes);
 enum deferq_answer program_free(uint64_t handle);
+
+/* Be given the address of a block that is back at the device; false: it is not. */
+bool program_remake(uint64_t handle);
 
 /* Make and free at once `count` of them; the handle of the first, the others follow it. */
 uint64_t program_free_new(uint32_t context, enum deferq_kind kind, uint64_t bytes, int count);
@@ -70,7 +73,8 @@ struct program_told {
 };
 const struct program_told *program_look(void);
 
-/* How often this was reported closed, by any thread. */
+/* How often this was put off, and how often reported closed, by any thread. */
+uint32_t program_queued(uint64_t handle);
 uint32_t program_closes(uint64_t handle);
 
 /* Items that wait, of both queues of a context or of one; and those that are issued. */

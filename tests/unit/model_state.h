@@ -28,6 +28,7 @@ struct thing {
 	_Atomic uint32_t spoilt; /* CUresult of its release */
 	_Atomic uint32_t state;
 	_Atomic uint32_t kind;
+	_Atomic uint32_t generation;
 };
 
 /* Numbers begin at 1. */

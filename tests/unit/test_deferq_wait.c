@@ -155,8 +155,9 @@ START_TEST(an_issued_block_whose_address_is_handed_out_again_is_closed_as_of_the
 
 	model_synchronize(1); /* the program's own gave the bytes back */
 	ck_assert(pending_may_overlap(again, 8));
-	program_reuse(again, 8, tick);
 	tracker_add(&block);
+	ck_assert_uint_eq(tracker_displaced, 1);
+	program_reuse(again, 8, tick);
 	told = program_look();
 	ck_assert_uint_eq(told->count, 1);
 	ck_assert_uint_eq(told->items[0].handle, again);
