@@ -25,6 +25,7 @@ static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t read_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 static atomic_ulong allocations;
+static atomic_bool is_profiled;
 
 void config_die(const char *format, ...)
 {
@@ -216,8 +217,9 @@ static void read_settings(void)
 	settings.quarantine = (unsigned)read_number("SIMCUDA_QUARANTINE", 256);
 	settings.global_bytes = read_size("SIMCUDA_GLOBAL_BYTES", 256);
 	settings.fail_alloc = (unsigned long)read_number("SIMCUDA_FAIL_ALLOC", 0);
-	settings.fails = read_rules("SIMCUDA_FAIL", settings.fail, 16);
-	settings.delays = read_rules("SIMCUDA_DELAY", settings.delay, 16);
+	settings.fails = read_rules("SIMCUDA_FAIL", settings.fail, RULES_MAX);
+	settings.fail_profiled = read_number("SIMCUDA_FAIL_PROFILED", 0) != 0;
+	settings.delays = read_rules("SIMCUDA_DELAY", settings.delay, RULES_MAX);
 	read_timing();
 }
 
@@ -315,8 +317,16 @@ CUresult config_init(unsigned int Flags)
 	return error;
 }
 
-CUresult config_profiler(void)
+/* A client that has set SIMCUDA_FAIL_PROFILED=1 says by these where its rules hold. */
+CUresult config_profiler_start(void)
 {
+	atomic_store(&is_profiled, true);
+	return CUDA_SUCCESS;
+}
+
+CUresult config_profiler_stop(void)
+{
+	atomic_store(&is_profiled, false);
 	return CUDA_SUCCESS;
 }
 
@@ -367,6 +377,8 @@ static CUresult apply_rules(const char *call)
 	delay = match_rules(settings.delay, settings.delays, call);
 	if (delay)
 		config_pass_until(config_now_ns() + (uint64_t)delay * 1000);
+	if (settings.fail_profiled && !atomic_load(&is_profiled))
+		return CUDA_SUCCESS;
 	error = match_rules(settings.fail, settings.fails, call);
 	if (error && is_sticky(error) && sim_thread.current) {
 		atomic_store(&sim_thread.current->error, (int)error);

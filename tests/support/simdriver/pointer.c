@@ -124,10 +124,13 @@ CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUdevicept
 	return get(data, attribute, block, ptr);
 }
 
-/* Zeros of the attribute's width: the answer for what the driver does not know. */
-static void clear(void *data, CUpointer_attribute attribute)
+/* The answer for what the driver does not know: zeros, but for two. */
+static void clear(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*(CUdeviceptr *)data = ptr;
+		break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		*(int *)data = ORDINAL_UNKNOWN;
 		break;
@@ -157,7 +160,7 @@ CUresult pointer_attributes(unsigned int numAttributes, CUpointer_attribute *att
 		if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS || !data[i])
 			return CUDA_ERROR_INVALID_VALUE;
 		if (!block || get(data[i], attributes[i], block, ptr))
-			clear(data[i], attributes[i]);
+			clear(data[i], attributes[i], ptr);
 	}
 	return CUDA_SUCCESS;
 }

@@ -38,6 +38,7 @@ enum {
 	PAGE_BITS = 21,
 	STACK_MAX = 64,
 	QUEUE_MAX = 1024,
+	RULES_MAX = 32,
 };
 #define PAGE_BYTES ((size_t)1 << PAGE_BITS)
 #define SMALL_MAX ((size_t)1 << 20)
@@ -117,8 +118,9 @@ struct config {
 	long copy_us, memset_us, kernel_us, host_us;
 	size_t global_bytes;
 	unsigned long fail_alloc;
-	struct call_rule fail[16], delay[16];
+	struct call_rule fail[RULES_MAX], delay[RULES_MAX];
 	int fails, delays;
+	bool fail_profiled;
 	char *kernels;
 	char *kernel_times;
 };

@@ -34,10 +34,12 @@ END_TEST
 START_TEST(a_freed_address_is_unknown_to_every_question)
 {
 	CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+				       CU_POINTER_ATTRIBUTE_HOST_POINTER};
 	unsigned type = 7;
 	int ordinal = 0;
-	void *answers[] = {&type, &ordinal};
+	CUdeviceptr host = 0;
+	void *answers[] = {&type, &ordinal, &host};
 	CUipcMemHandle handle;
 	CUdeviceptr block, kept, base;
 	size_t size;
@@ -47,8 +49,9 @@ START_TEST(a_freed_address_is_unknown_to_every_question)
 		ck_cu(cuMemAlloc(&kept, 4096));
 		ck_cu(cuMemFree(block));
 		ck_cu_is(cuPointerGetAttribute(&type, names[0], block), CUDA_ERROR_INVALID_VALUE);
-		ck_cu(cuPointerGetAttributes(2, names, answers, block));
+		ck_cu(cuPointerGetAttributes(3, names, answers, block));
 		ck_assert_uint_eq(type, 0);
+		ck_assert_uint_eq(host, block);
 		ck_assert_int_eq(ordinal, -2);
 		ck_cu_is(cuMemGetAddressRange(&base, &size, block), CUDA_ERROR_NOT_FOUND);
 		ck_cu_is(cuIpcGetMemHandle(&handle, block), CUDA_ERROR_INVALID_VALUE);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SIMCUDA_* settings, and the life of the driver. */
+#include <cudaProfiler.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -102,6 +103,23 @@ START_TEST(the_nth_call_of_a_function_fails_with_the_code)
 	ck_cu(cuMemcpyHtoD(block, &word, 4));
 	ck_cu_is(cuMemsetD8(block, 0, 4), CUDA_ERROR_NOT_SUPPORTED);
 	ck_cu_is(cuMemsetD8(block, 0, 4), CUDA_ERROR_NOT_SUPPORTED);
+}
+END_TEST
+
+START_TEST(rules_can_be_kept_to_what_lies_between_two_calls)
+{
+	struct bench b;
+	CUdeviceptr block;
+
+	setenv("SIMCUDA_FAIL", "cuMemAlloc_v2:1:2", 1);
+	setenv("SIMCUDA_FAIL_PROFILED", "1", 1);
+	bench_open(&b);
+	ck_cu(cuMemAlloc(&block, 64));
+	ck_cu(cuProfilerStart());
+	ck_cu_is(cuMemAlloc(&block, 64), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_cu(cuMemAlloc(&block, 64));
+	ck_cu(cuProfilerStop());
+	ck_cu(cuMemAlloc(&block, 64));
 }
 END_TEST
 
@@ -319,6 +337,7 @@ Suite *suite_setting(void)
 	tcase_add_test(tcase, the_memory_of_a_device_is_limited);
 	tcase_add_test(tcase, the_nth_allocation_fails_once);
 	tcase_add_test(tcase, the_nth_call_of_a_function_fails_with_the_code);
+	tcase_add_test(tcase, rules_can_be_kept_to_what_lies_between_two_calls);
 	tcase_add_test(tcase, a_fault_sticks_to_the_context);
 	tcase_add_test(tcase, copies_take_the_time_that_is_set);
 	tcase_add_test(tcase, pools_can_be_denied);
