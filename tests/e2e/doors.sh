@@ -17,13 +17,14 @@ run_bare() {
 	expect_empty "standard error of the bare run" bare.err
 }
 
-run_recorded() {
-	E2E_JOURNAL=$PWD/journal bounded env $3 "$custody" record -q -o recorded.db -- \
+run_recorded() { # CLIENT ARGUMENTS ENVIRONMENT POLICY
+	rm -f journal
+	E2E_JOURNAL=$PWD/journal bounded env $3 "$custody" record -q --frees="$4" -o "$4.db" -- \
 		"$clients/$1" $2 >recorded.out 2>recorded.err ||
-		fail "recorded: status $?: $(cat recorded.err)"
-	diff bare.out recorded.out || fail "the program's output differs"
-	expect_empty "standard error of the recorded run" recorded.err
-	compare_rows recorded.db journal
+		fail "recorded under $4: status $?: $(cat recorded.err)"
+	diff bare.out recorded.out || fail "the program's output differs under $4"
+	expect_empty "standard error of the run recorded under $4" recorded.err
+	compare_rows "$4.db" journal
 }
 
 run_preloaded() {
@@ -36,11 +37,15 @@ run_preloaded() {
 	compare_rows preloaded.db journal.preload
 }
 
+# A row whose environment names a policy says that the others are not for it.
 run_row() { # CLIENT ARGUMENTS ENVIRONMENT
-	local arguments
+	local arguments policy policies='immediate deferred nowait'
+	case $3 in *CUSTODY_FREES=*) policies=${3#*CUSTODY_FREES=} policies=${policies%% *} ;; esac
 	arguments=$(expand "$2")
 	run_bare "$1" "$arguments" "$3"
-	run_recorded "$1" "$arguments" "$3"
+	for policy in $policies; do
+		run_recorded "$1" "$arguments" "$3" "$policy"
+	done
 	run_preloaded "$1" "$arguments" "$3"
 	expect_no_session
 }

@@ -118,7 +118,7 @@ is_complete() { # TRACE
 }
 
 wait_for_trace() { # PATTERN: prints the name of the one trace that matches
-	wait_until 20 test -n "$(compgen -G "$1")" || wait_until 20 has_match "$1" ||
+	wait_until 20 has_match "$1" ||
 		fail "no file $1 appeared in $PWD"
 	local file
 	for file in $(compgen -G "$1"); do
