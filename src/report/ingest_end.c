@@ -3,23 +3,46 @@
 
 #include <stdlib.h>
 
+/*
+ * A block is live until its free, and pending from then until its release.  `sign`
+ * is -1 to take back what was counted of that.
+ */
+static void count_end(struct ingest_process *process, const struct ingest_block *block, int sign)
+{
+	if (!block->is_deferred || block->pending_ns >= block->released_ns) {
+		ingest_record_use(process, block, block->released_ns, -sign, 0);
+		return;
+	}
+	ingest_record_use(process, block, block->pending_ns, -sign, sign);
+	ingest_record_use(process, block, block->released_ns, 0, -sign);
+}
+
+void ingest_end_early(struct ingest_process *process, struct ingest_block *block, int64_t at_ns)
+{
+	count_end(process, block, -1);
+	ingest_block_shorten(&process->blocks, block, at_ns);
+	count_end(process, block, 1);
+	ingest_record_batch(process, block);
+}
+
 /* The block's bytes are back at `at_ns`, or when another block got its address. */
 static void release(struct ingest_process *process, struct ingest_block *block, int64_t at_ns,
 		    enum release_cause cause)
 {
-	bool was_waiting;
-
 	if (block->replaced_ns && block->replaced_ns < at_ns)
 		at_ns = block->replaced_ns;
 	block->released_ns = at_ns > block->live_ns ? at_ns : block->live_ns;
 	if (!block->released_ns)
 		block->released_ns = 1;
 	block->cause = cause;
-	was_waiting = block->is_pending && block->pending_ns <= block->released_ns;
-	ingest_record_use(process, block, block->released_ns, -1, was_waiting ? -1 : 0);
-	/* It went during its own free: it was pending for no time. */
-	if (block->is_pending && !was_waiting)
-		ingest_record_use(process, block, block->pending_ns, 0, -1);
+	if (block->is_pending && block->pending_ns < block->released_ns) {
+		ingest_record_use(process, block, block->released_ns, 0, -1);
+	} else {
+		/* Where it went during its own free it was never pending. */
+		if (block->is_pending)
+			ingest_record_use(process, block, block->pending_ns, 1, -1);
+		ingest_record_use(process, block, block->released_ns, -1, 0);
+	}
 	block->is_pending = false;
 	ingest_record_batch(process, block);
 }
@@ -62,13 +85,11 @@ static void release_for_good(struct ingest_process *process, struct ingest_block
 	ingest_block_retire(&process->blocks, block);
 }
 
-/* Its release was met before: what is left is to count the time between the two. */
+/* Its release was met before, and counted as the end of its life, which the free was. */
 static void meet_release(struct ingest_process *process, struct ingest_block *block)
 {
-	if (block->is_deferred && block->pending_ns < block->released_ns) {
-		ingest_record_use(process, block, block->pending_ns, 0, 1);
-		ingest_record_use(process, block, block->released_ns, 0, -1);
-	}
+	ingest_record_use(process, block, block->released_ns, 1, 0);
+	count_end(process, block, 1);
 	note_saved(process, block);
 	ingest_block_retire(&process->blocks, block);
 	ingest_record_batch(process, block);
@@ -111,7 +132,7 @@ void ingest_end_free(struct ingest_process *process, uint32_t clock, const struc
 		return;
 	}
 	block->is_pending = true;
-	ingest_record_use(process, block, block->pending_ns, 0, 1);
+	ingest_record_use(process, block, block->pending_ns, -1, 1);
 	ingest_record_batch(process, block);
 }
 

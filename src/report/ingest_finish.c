@@ -15,23 +15,25 @@ static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
 		sqlite3_bind_null(statement, at);
 }
 
+/* Blocks that count, and since when one is pending; NULL: it is never. */
+#define COUNTS "parent_id IS NULL AND kind <> 'ipc' AND bytes BETWEEN 0 AND 1 << 50 "
+#define PENDING_NS "free_requested_ns + free_waited_ns"
+#define IS_PENDING PENDING_NS " < coalesce(released_ns, 1 << 62) "
+
 /* Every change of use that rows tell of, in the order of time; the end of a process last. */
 static const char all_changes[] =
 	"SELECT process_id, device_id, kind, alloc_ns + alloc_duration_ns, bytes, 0, 0 "
-	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes BETWEEN 0 AND 1 << 50 "
+	"FROM allocation WHERE " COUNTS "UNION ALL "
+	"SELECT process_id, device_id, kind, CASE WHEN " IS_PENDING "THEN " PENDING_NS
+	" ELSE released_ns END, -bytes, CASE WHEN " IS_PENDING "THEN bytes ELSE 0 END, 0 "
+	"FROM allocation WHERE " COUNTS "AND (released_ns IS NOT NULL OR " IS_PENDING ") "
 	"UNION ALL "
-	"SELECT process_id, device_id, kind, released_ns, -bytes, "
-	"CASE WHEN free_requested_ns + free_waited_ns <= released_ns THEN -bytes ELSE 0 END, 0 "
-	"FROM allocation WHERE released_ns IS NOT NULL AND parent_id IS NULL AND kind <> 'ipc' "
-	"AND bytes BETWEEN 0 AND 1 << 50 "
-	"UNION ALL "
-	"SELECT process_id, device_id, kind, free_requested_ns + free_waited_ns, 0, bytes, 0 "
-	"FROM allocation WHERE parent_id IS NULL AND kind <> 'ipc' AND bytes BETWEEN 0 AND 1 << 50 "
-	"AND free_requested_ns + free_waited_ns <= coalesce(released_ns, 1 << 62) "
+	"SELECT process_id, device_id, kind, released_ns, 0, -bytes, 0 "
+	"FROM allocation WHERE " COUNTS "AND " PENDING_NS " < released_ns "
 	"UNION ALL "
 	"SELECT DISTINCT p.id, a.device_id, a.kind, p.end_ns, 0, 0, 1 "
 	"FROM process p JOIN allocation a ON a.process_id = p.id WHERE p.end_ns IS NOT NULL "
-	"ORDER BY 4, 5, 6";
+	"ORDER BY 4, 7";
 
 /* The slow way, for a collector that went on where another had died, or was told too late. */
 static void rebuild_peaks(struct ingest *ingest)
@@ -104,7 +106,9 @@ static void write_samples(struct ingest *ingest)
 
 static void write_peaks(struct ingest *ingest)
 {
-	sqlite3_stmt *insert = prepare(ingest, "INSERT INTO peak VALUES (?, ?, ?, ?, ?)");
+	sqlite3_stmt *insert =
+		prepare(ingest, "INSERT INTO peak(process_id, device_id, at_ns, bytes, "
+				"pending_peak_bytes, held_peak_bytes) VALUES (?, ?, ?, ?, ?, ?)");
 
 	for (uint32_t i = 0; i < ingest->peak.group_count; i++) {
 		const struct ingest_peak_group *group = &ingest->peak.group[i];
@@ -114,6 +118,7 @@ static void write_peaks(struct ingest *ingest)
 		sqlite3_bind_int64(insert, 3, group->peak_ns);
 		sqlite3_bind_int64(insert, 4, group->peak);
 		sqlite3_bind_int64(insert, 5, group->pending_peak);
+		sqlite3_bind_int64(insert, 6, group->held_peak);
 		store_step(ingest->store, insert);
 	}
 	sqlite3_finalize(insert);
@@ -131,8 +136,9 @@ static const char peak_blocks[] =
 	"AND (p.device_id IS NULL OR p.device_id = a.device_id) "
 	"AND a.alloc_ns + a.alloc_duration_ns <= p.at_ns "
 	"AND (a.released_ns IS NULL OR a.released_ns > p.at_ns) "
+	"AND (a.free_waited_ns IS NULL OR a.free_requested_ns + a.free_waited_ns > p.at_ns) "
 	"AND NOT EXISTS (SELECT 1 FROM process e WHERE e.id = a.process_id "
-	"AND e.end_ns <= p.at_ns)";
+	"AND e.end_ns < p.at_ns)";
 
 /* The peak of all processes stands there as that of process 0 meanwhile: NULL joins nothing. */
 static void write_peak_blocks(struct ingest *ingest)

@@ -67,12 +67,10 @@ uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint3
 	return peak->series_count++;
 }
 
-/* At one moment releases come first, so that nothing counts twice. */
+/* At one moment the end of a process comes last: what it did before is over then. */
 static bool is_sooner(const struct ingest_peak_change *a, const struct ingest_peak_change *b)
 {
-	if (a->at_ns != b->at_ns)
-		return a->at_ns < b->at_ns;
-	return a->live != b->live ? a->live < b->live : a->pending < b->pending;
+	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->is_end < b->is_end;
 }
 
 static void push(struct ingest_peak *peak, struct ingest_peak_change change)
@@ -155,14 +153,12 @@ static uint32_t slice_at(struct ingest_peak *peak, int64_t at_ns)
 }
 
 /* Let the series reach this slice: where nothing happened, use stayed what it was. */
-static struct ingest_peak_slice *reach(struct ingest_peak_series *series, uint32_t number)
+static void reach(struct ingest_peak_series *series, uint32_t number)
 {
 	struct ingest_peak_slice now = { series->live, series->pending };
 
 	if (!series->slices)
 		series->first = number;
-	if (number < series->first)
-		number = series->first;
 	while (series->first + series->slices <= number) {
 		if (series->slices == series->capacity) {
 			series->capacity = series->capacity ? series->capacity * 2 : 8;
@@ -171,33 +167,65 @@ static struct ingest_peak_slice *reach(struct ingest_peak_series *series, uint32
 		}
 		series->slice[series->slices++] = now;
 	}
-	return &series->slice[number - series->first];
+}
+
+/* All changes of a moment are in: what holds now has been held. */
+static void settle_group(struct ingest_peak_group *group)
+{
+	raise_to(&group->pending_peak, group->pending);
+	raise_to(&group->held_peak, group->live + group->pending);
+	if (group->live > group->peak) {
+		group->peak = group->live;
+		group->peak_ns = group->moment_ns;
+	}
+}
+
+static void settle_series(struct ingest_peak_series *series)
+{
+	if (!series->slices)
+		return;
+	raise_to(&series->slice[series->slices - 1].live, series->live);
+	raise_to(&series->slice[series->slices - 1].pending, series->pending);
+}
+
+static void settle(struct ingest_peak *peak)
+{
+	for (uint32_t i = 0; i < peak->group_count; i++)
+		settle_group(&peak->group[i]);
+	for (uint32_t i = 0; i < peak->series_count; i++)
+		settle_series(&peak->series[i]);
+}
+
+/* What a process had in the moment of its end, it has had. */
+static bool is_next_moment(const struct ingest_peak_change *change, int64_t moment_ns)
+{
+	return change->at_ns != moment_ns || change->is_end;
 }
 
 static void change_group(struct ingest_peak_group *group, const struct ingest_peak_change *change)
 {
+	if (is_next_moment(change, group->moment_ns))
+		settle_group(group);
+	group->moment_ns = change->at_ns;
 	group->live += change->live;
 	group->pending += change->pending;
-	raise_to(&group->pending_peak, group->pending);
-	if (group->live > group->peak) {
-		group->peak = group->live;
-		group->peak_ns = change->at_ns;
-	}
 }
 
 static void apply(struct ingest_peak *peak, struct ingest_peak_change change)
 {
 	struct ingest_peak_series *series = &peak->series[change.series];
-	struct ingest_peak_slice *slice = reach(series, slice_at(peak, change.at_ns));
+	uint32_t slice = slice_at(peak, change.at_ns);
 
+	if (is_next_moment(&change, series->moment_ns))
+		settle_series(series);
+	reach(series, slice);
+	series->moment_ns = change.at_ns;
 	if (change.is_end) {
 		change.live = -series->live;
 		change.pending = -series->pending;
 	}
 	series->live += change.live;
 	series->pending += change.pending;
-	raise_to(&slice->live, series->live);
-	raise_to(&slice->pending, series->pending);
 	for (uint32_t i = 0; i < series->groups; i++)
 		change_group(&peak->group[series->group[i]], &change);
 	if (change.at_ns > peak->applied_ns)
@@ -226,10 +254,14 @@ void ingest_peak_end(struct ingest_peak *peak, uint32_t process_id, int64_t at_n
 
 void ingest_peak_apply(struct ingest_peak *peak, int64_t horizon_ns)
 {
+	if (!peak->count || (peak->waiting[0].at_ns >= horizon_ns &&
+			     peak->count <= INGEST_PEAK_WAITING))
+		return;
 	while (peak->count && peak->waiting[0].at_ns < horizon_ns)
 		apply(peak, pop(peak));
 	while (peak->count > INGEST_PEAK_WAITING)
 		apply(peak, pop(peak));
+	settle(peak);
 }
 
 int64_t ingest_peak_slice_ns(const struct ingest_peak *peak, uint32_t number)

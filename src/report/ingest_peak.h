@@ -6,6 +6,7 @@
  * Changes come nearly in the order of time.  They wait in a heap until nothing
  * earlier can come any more, so they are applied in order; one that comes later
  * still is counted, and then the curve and peaks must be made again from rows.
+ * Changes of one moment count together: a block freed at T is not live at T.
  */
 #ifndef CUSTODY_REPORT_INGEST_PEAK_H
 #define CUSTODY_REPORT_INGEST_PEAK_H
@@ -25,9 +26,11 @@ enum {
 struct ingest_peak_group {
 	uint32_t process_id; /* 0: all */
 	uint32_t device_id;  /* 0: all */
-	int64_t live, pending;
+	int64_t live, pending; /* pending is not among what is live */
+	int64_t moment_ns;     /* of the last change */
 	int64_t peak, peak_ns;
 	int64_t pending_peak;
+	int64_t held_peak; /* of both together */
 };
 
 struct ingest_peak_slice {
@@ -41,6 +44,7 @@ struct ingest_peak_series {
 	uint32_t device_id; /* 0: host memory, or unknown */
 	enum block_kind kind;
 	int64_t live, pending;
+	int64_t moment_ns; /* of the last change */
 	bool is_device;
 	uint32_t group[3]; /* that device memory belongs to */
 	uint32_t groups;

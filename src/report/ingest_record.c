@@ -195,10 +195,7 @@ static void replace(struct ingest_process *process, const struct ingest_block *b
 	old->replaced_ns = block->live_ns;
 	if (!old->released_ns)
 		return; /* its free is recorded later */
-	ingest_record_use(process, old, block->live_ns, -1, 0);
-	ingest_record_use(process, old, old->released_ns, 1, 0);
-	ingest_block_shorten(&process->blocks, old, block->live_ns);
-	ingest_record_batch(process, old);
+	ingest_end_early(process, old, block->live_ns);
 }
 
 /* Physical memory: what stands for its address is a handle, wherever the memory lies. */

@@ -11,8 +11,8 @@
 enum { INDENT = 2, LABEL = 9, HEIGHT = 4, LEVELS = 8, WIDEST = 120 };
 
 struct curve {
-	int64_t point[WIDEST]; /* highest use in each column */
-	int64_t pending[WIDEST]; /* of that, what was freed and is not released */
+	int64_t live[WIDEST]; /* highest in each column */
+	int64_t held[WIDEST]; /* and with it what was freed and is not released */
 	int width;
 	int64_t most;
 	bool has_band; /* pending memory is to be seen */
@@ -27,10 +27,21 @@ static int find_column(const struct report *report, int64_t at, int width)
 	return part < 0 ? 0 : part >= width ? width - 1 : (int)part;
 }
 
+static int64_t at_least_none(int64_t bytes)
+{
+	return bytes > 0 ? bytes : 0;
+}
+
+static void raise_to(int64_t *highest, int64_t value)
+{
+	if (value > *highest)
+		*highest = value;
+}
+
 /* Between two moments the use is that of the earlier one. */
 static void gather(struct curve *curve, const struct report *report, const struct rows *rows)
 {
-	int64_t last = 0, waiting = 0;
+	int64_t live = 0, held = 0;
 	int column = 0;
 
 	for (size_t i = 0; i < rows->count; i++) {
@@ -38,21 +49,18 @@ static void gather(struct curve *curve, const struct report *report, const struc
 		int at = find_column(report, value[0].number, curve->width);
 
 		while (column < at) {
-			curve->pending[++column] = waiting;
-			curve->point[column] = last;
+			curve->held[++column] = held;
+			curve->live[column] = live;
 		}
-		last = value[1].number > 0 ? value[1].number : 0;
-		waiting = value[2].number > 0 ? value[2].number : 0;
-		if (last > curve->point[column])
-			curve->point[column] = last;
-		if (waiting > curve->pending[column])
-			curve->pending[column] = waiting;
-		if (last > curve->most)
-			curve->most = last;
+		live = at_least_none(value[1].number);
+		held = rows_plus(live, at_least_none(value[2].number));
+		raise_to(&curve->live[column], live);
+		raise_to(&curve->held[column], held);
+		raise_to(&curve->most, held);
 	}
 	while (column + 1 < curve->width) {
-		curve->pending[++column] = waiting;
-		curve->point[column] = last;
+		curve->held[++column] = held;
+		curve->live[column] = live;
 	}
 }
 
@@ -63,14 +71,13 @@ static const char *draw(const struct curve *curve, int column, int line, bool ha
 {
 	static const char *const block[] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 	static const char *const ascii[] = { " ", ".", ".", ".", ":", ":", ":", ":", "#" };
-	double part = (double)curve->point[column] / (double)curve->most * HEIGHT * LEVELS;
+	double part = (double)curve->held[column] / (double)curve->most * HEIGHT * LEVELS;
 	int level = (int)part + (part > (int)part) - line * LEVELS;
-	double used = (double)(curve->point[column] - curve->pending[column]) /
-		      (double)curve->most * HEIGHT;
+	double used = (double)curve->live[column] / (double)curve->most * HEIGHT;
 
 	level = level < 0 ? 0 : level > LEVELS ? LEVELS : level;
 	/* The upper part is what is pending, where that fills half a line and more. */
-	if (level > LEVELS / 2 && used < line + 0.5 && curve->pending[column] > 0)
+	if (level > LEVELS / 2 && used < line + 0.5 && curve->held[column] > curve->live[column])
 		return band[has_utf8];
 	return has_utf8 ? block[level] : ascii[level];
 }

@@ -169,14 +169,20 @@ static void write_calls(struct query *query, struct rows_value *value)
 		    format_duration(longest, value[LONGEST].number));
 }
 
-static void write_deferred(struct rows_value *value)
+static void write_deferred(struct query *query, struct rows_value *value)
 {
-	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES];
+	int64_t most = query_number(query, "SELECT pending_peak_bytes FROM peak"
+					   " WHERE process_id IS NULL AND device_id IS NULL", 0);
+	char a[FORMAT_BYTES], b[2 * FORMAT_BYTES + sizeof(" (at most  at a time)")];
+	char c[FORMAT_BYTES];
 
 	if (!value[DEFERRED].number)
 		return;
 	format_count(a, value[DEFERRED].number);
 	format_bytes(b, value[DEFERRED_BYTES].number);
+	if (most)
+		snprintf(b + strlen(b), sizeof(b) - strlen(b), " (at most %s at a time)",
+			 format_bytes(c, most));
 	if (!value[LONGEST_PENDING].number)
 		rows_format(&value[DEFERRED_TEXT], "%s of them, %s", a, b);
 	else
@@ -322,7 +328,7 @@ void query_free(struct query *query, struct report *report)
 		    rows_plus(value[FREE_WAITED].number, value[FLUSH_WAITED].number));
 	write_policy(value, policy ? policy : "immediate");
 	write_calls(query, value);
-	write_deferred(value);
+	write_deferred(query, value);
 	write_waited(value);
 	write_nowait(query, section, value, policy ? policy : "immediate");
 	free(policy);

@@ -3,7 +3,8 @@
  * query_memory.c - peak, use over time, kinds, holders at the peak.  "Device
  * memory" is what owns bytes on a device: views of another block (a mapping of
  * VMM memory, an opened IPC handle) are never part of a sum, and page-locked
- * host memory is told apart.
+ * host memory is told apart.  What the program has freed is not in use any more,
+ * whether it is released or pending.
  */
 #include "report/query.h"
 
@@ -17,6 +18,7 @@
 
 static const struct rows_column memory_columns[] = {
 	{ NULL, "peak", ROWS_TEXT },
+	{ NULL, "held", ROWS_TEXT },
 	{ NULL, "live at exit", ROWS_TEXT },
 	{ NULL, "allocations", ROWS_TEXT },
 	{ NULL, "host time", ROWS_TEXT },
@@ -24,6 +26,7 @@ static const struct rows_column memory_columns[] = {
 	{ "peak_at_ns", NULL, ROWS_MOMENT },
 	{ "peak_footprint_bytes", NULL, ROWS_BYTES },
 	{ "pending_peak_bytes", NULL, ROWS_BYTES },
+	{ "held_peak_bytes", NULL, ROWS_BYTES },
 	{ "live_at_exit_bytes", NULL, ROWS_BYTES },
 	{ "live_at_exit_blocks", NULL, ROWS_COUNT },
 	{ "host_live_at_exit_bytes", NULL, ROWS_BYTES },
@@ -38,9 +41,9 @@ static const struct rows_column memory_columns[] = {
 };
 
 enum memory_column {
-	PEAK_TEXT, EXIT_TEXT, ALLOCATIONS_TEXT, HOST_TIME_TEXT,
-	PEAK_BYTES, PEAK_AT, PEAK_FOOTPRINT, PENDING_PEAK, EXIT_BYTES, EXIT_BLOCKS, HOST_EXIT_BYTES,
-	ALLOCATIONS, ALLOCATED_BYTES, FREES, VIEWS, ALLOC_NS, FREE_NS, LONGEST_FREE,
+	PEAK_TEXT, HELD_TEXT, EXIT_TEXT, ALLOCATIONS_TEXT, HOST_TIME_TEXT,
+	PEAK_BYTES, PEAK_AT, PEAK_FOOTPRINT, PENDING_PEAK, HELD_PEAK, EXIT_BYTES, EXIT_BLOCKS,
+	HOST_EXIT_BYTES,	ALLOCATIONS, ALLOCATED_BYTES, FREES, VIEWS, ALLOC_NS, FREE_NS, LONGEST_FREE,
 };
 
 /* The columns of the section from PEAK_BYTES on. */
@@ -50,6 +53,8 @@ static const char select_memory[] =
 	" (SELECT at_ns FROM peak WHERE process_id IS NULL AND device_id IS NULL),"
 	" COALESCE(sum(peak_footprint_bytes) FILTER (WHERE " IS_DEVICE "), 0),"
 	" COALESCE((SELECT pending_peak_bytes FROM peak WHERE process_id IS NULL"
+	"  AND device_id IS NULL), 0),"
+	" COALESCE((SELECT held_peak_bytes FROM peak WHERE process_id IS NULL"
 	"  AND device_id IS NULL), 0),"
 	" COALESCE(sum(exit_bytes) FILTER (WHERE " IS_DEVICE " AND kind <> 'module'), 0),"
 	" COALESCE(sum(exit_count) FILTER (WHERE " IS_DEVICE " AND kind <> 'module'), 0),"
@@ -145,6 +150,10 @@ static void write_summary(struct query *query, struct rows_value *value)
 	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES];
 
 	write_peak(query, value);
+	if (value[HELD_PEAK].number > value[PEAK_BYTES].number)
+		rows_format(&value[HELD_TEXT],
+			    "%s at most, with what was freed and not released yet",
+			    format_bytes(a, value[HELD_PEAK].number));
 	format_bytes(c, value[HOST_EXIT_BYTES].number);
 	rows_format(&value[EXIT_TEXT], "%s in %s block%s%s%s%s",
 		    format_bytes(a, value[EXIT_BYTES].number),
@@ -168,7 +177,7 @@ static void write_summary(struct query *query, struct rows_value *value)
 		rows_format(&value[HOST_TIME_TEXT], "%s allocating", a);
 }
 
-static int64_t add_summary(struct query *query, struct report *report)
+static const struct rows_value *add_summary(struct query *query, struct report *report)
 {
 	struct report_section *section =
 		report_add(report, "memory", "", REPORT_FIELDS, memory_columns);
@@ -182,16 +191,11 @@ static int64_t add_summary(struct query *query, struct report *report)
 			query_set(&value[i], memory_columns[i].type, statement, i - PEAK_BYTES);
 	sqlite3_finalize(statement);
 	write_summary(query, value);
-	if (value[PENDING_PEAK].number)
-		report_note(section, REPORT_REMARK,
-			    "At most %s of it was pending at a time: freed by the program, not yet "
-			    "released.",
-			    format_bytes(bytes, value[PENDING_PEAK].number));
 	if (value[PEAK_FOOTPRINT].number > value[PEAK_BYTES].number)
 		report_note(section, REPORT_REMARK,
 			    "By the driver's page rules the blocks of the peak take %s.",
 			    format_bytes(bytes, value[PEAK_FOOTPRINT].number));
-	return value[PEAK_BYTES].number;
+	return value;
 }
 
 static void add_kinds(struct query *query, struct report *report, const struct usage *usage,
@@ -268,16 +272,18 @@ static void add_samples(struct query *query, struct report *report)
 
 void query_memory(struct query *query, struct report *report)
 {
+	const struct rows_value *summary;
 	struct report_section *curve;
 	struct usage usage;
 	int64_t peak;
 
 	if (!report_wants(report, REPORT_MEMORY | REPORT_PEAK))
 		return;
-	peak = add_summary(query, report);
+	summary = add_summary(query, report);
+	peak = summary[PEAK_BYTES].number;
 	curve = report_add(report, NULL, "device memory in use over time", REPORT_CURVE,
 			   usage_columns);
-	usage_load(&usage, query, &curve->rows, peak);
+	usage_load(&usage, query, &curve->rows, peak, summary[HELD_PEAK].number);
 	if (report_wants(report, REPORT_MEMORY))
 		add_samples(query, report);
 	add_kinds(query, report, &usage, peak);

@@ -19,36 +19,37 @@
 #define LIVES_FROM "alloc_ns + alloc_duration_ns"
 #define DEVICE_OF "CASE WHEN " IS_HOST " THEN NULL ELSE device_id END"
 #define PENDING_FROM "free_requested_ns + free_waited_ns" /* NULL: it is never */
+#define IS_PENDING PENDING_FROM " < COALESCE(released_ns, 1 << 62)"
 
 /* Every moment at which the bytes of a process, device and kind change. */
 static const char make_changes[] =
 	"CREATE TEMP TABLE change AS"
 	" SELECT " LIVES_FROM " AS at_ns, process_id, " DEVICE_OF " AS device_id, kind, bytes,"
 	"  0 AS pending FROM allocation WHERE " IS_OWNER
-	" UNION ALL SELECT released_ns, process_id, " DEVICE_OF ", kind, -bytes,"
-	"  CASE WHEN " PENDING_FROM " <= released_ns THEN -bytes ELSE 0 END"
-	"  FROM allocation WHERE " IS_OWNER " AND released_ns IS NOT NULL"
-	" UNION ALL SELECT " PENDING_FROM ", process_id, " DEVICE_OF ", kind, 0, bytes"
-	"  FROM allocation WHERE " IS_OWNER
-	"  AND " PENDING_FROM " <= COALESCE(released_ns, 1 << 62)";
+	" UNION ALL SELECT CASE WHEN " IS_PENDING " THEN " PENDING_FROM " ELSE released_ns END,"
+	"  process_id, " DEVICE_OF ", kind, -bytes, CASE WHEN " IS_PENDING " THEN bytes ELSE 0 END"
+	"  FROM allocation WHERE " IS_OWNER " AND (released_ns IS NOT NULL OR " IS_PENDING ")"
+	" UNION ALL SELECT released_ns, process_id, " DEVICE_OF ", kind, 0, -bytes"
+	"  FROM allocation WHERE " IS_OWNER " AND " PENDING_FROM " < released_ns";
 
 /* A window over equal moments takes them all at once: a block freed at T is not live at T. */
 static const char make_peaks[] =
 	"CREATE TEMP TABLE peak AS"
 	" SELECT NULL AS process_id, NULL AS device_id, at_ns, max(live) AS bytes,"
-	"  0 AS pending_peak_bytes"
+	"  0 AS pending_peak_bytes, 0 AS held_peak_bytes"
 	"  FROM (SELECT at_ns, sum(bytes) OVER (ORDER BY at_ns) AS live"
 	"   FROM change WHERE NOT " IS_HOST ") GROUP BY NULL"
-	" UNION ALL SELECT process_id, NULL, at_ns, max(live), 0"
+	" UNION ALL SELECT process_id, NULL, at_ns, max(live), 0, 0"
 	"  FROM (SELECT process_id, at_ns, sum(bytes) OVER (PARTITION BY process_id ORDER BY at_ns)"
 	"   AS live FROM change WHERE NOT " IS_HOST ") GROUP BY process_id"
-	" UNION ALL SELECT process_id, device_id, at_ns, max(live), 0"
+	" UNION ALL SELECT process_id, device_id, at_ns, max(live), 0, 0"
 	"  FROM (SELECT process_id, device_id, at_ns,"
 	"    sum(bytes) OVER (PARTITION BY process_id, device_id ORDER BY at_ns) AS live"
 	"   FROM change WHERE device_id IS NOT NULL) GROUP BY process_id, device_id;"
-	"UPDATE peak SET pending_peak_bytes = COALESCE((SELECT max(waiting)"
-	"  FROM (SELECT sum(pending) OVER (ORDER BY at_ns) AS waiting"
-	"   FROM change WHERE NOT " IS_HOST ")), 0)"
+	"UPDATE peak SET (pending_peak_bytes, held_peak_bytes) ="
+	"  (SELECT COALESCE(max(waiting), 0), COALESCE(max(held), 0)"
+	"   FROM (SELECT sum(pending) OVER moment AS waiting, sum(bytes + pending) OVER moment AS held"
+	"    FROM change WHERE NOT " IS_HOST " WINDOW moment AS (ORDER BY at_ns)))"
 	"  WHERE process_id IS NULL";
 
 static const char make_samples[] =
@@ -70,7 +71,8 @@ static const char make_peak_blocks[] =
 	"  FROM allocation, (SELECT at_ns FROM peak"
 	"   WHERE process_id IS NULL AND device_id IS NULL)"
 	"  WHERE NOT " IS_HOST " AND " IS_OWNER
-	"  AND " LIVES_FROM " <= at_ns AND (released_ns IS NULL OR released_ns > at_ns)";
+	"  AND " LIVES_FROM " <= at_ns AND (released_ns IS NULL OR released_ns > at_ns)"
+	"  AND (free_waited_ns IS NULL OR " PENDING_FROM " > at_ns)";
 
 static const char make_transfer_totals[] =
 	"CREATE TEMP TABLE transfer_total AS"
@@ -139,6 +141,9 @@ static void make_up_for_age(struct query *query)
 	if (has_table(query, "operation") && !has_column(query, "operation", "caller"))
 		query_run(query, "CREATE TEMP VIEW operation AS SELECT *, NULL AS caller"
 				 " FROM main.operation");
+	if (query->is_complete && !has_column(query, "peak", "held_peak_bytes"))
+		query_run(query, "CREATE TEMP VIEW peak AS SELECT *, bytes AS held_peak_bytes"
+				 " FROM main.peak");
 	if (!has_table(query, "finding"))
 		query_run(query, "CREATE TEMP TABLE finding(process_id, kind, api_id,"
 				 " allocation_id, address, at_ns, thread_id, context_id, caller)");

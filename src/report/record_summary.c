@@ -52,11 +52,17 @@ static void print_run(struct summary *summary)
 static void print_memory(struct summary *summary)
 {
 	int64_t blocks = ask(summary, "SELECT count(*) FROM allocation WHERE parent_id IS NULL");
+	int64_t peak = ask(summary, "SELECT bytes FROM peak WHERE process_id IS NULL "
+				    "AND device_id IS NULL");
+	int64_t held = ask(summary, "SELECT held_peak_bytes FROM peak WHERE process_id IS NULL "
+				    "AND device_id IS NULL");
+	char with[FORMAT_BYTES + 64] = "";
 
-	message_say("  memory     peak %s of device memory; %s %s",
-		    format_bytes(summary->text[0],
-				 ask(summary, "SELECT bytes FROM peak WHERE process_id IS NULL "
-					      "AND device_id IS NULL")),
+	if (held > peak)
+		snprintf(with, sizeof(with), ", %s with what was not released yet",
+			 format_bytes(summary->text[2], held));
+	message_say("  memory     peak %s of device memory%s; %s %s",
+		    format_bytes(summary->text[0], peak), with,
 		    format_count(summary->text[1], blocks), plural(blocks, "block", "blocks"));
 }
 
@@ -71,7 +77,7 @@ static void print_live(struct summary *summary)
 				    "nothing was left");
 		return;
 	}
-	message_say("  at exit    %s in %s %s never released",
+	message_say("  at exit    %s in %s %s never freed",
 		    format_bytes(summary->text[0], ask(summary, "SELECT sum(bytes) FROM leak")),
 		    format_count(summary->text[1], blocks), plural(blocks, "block", "blocks"));
 }

@@ -125,13 +125,14 @@ CREATE TABLE allocation (		-- one block, from request to release
 	free_requested_ns INTEGER,	-- start of the program's free
 	free_duration_ns INTEGER,	-- how long that call took
 	free_waited_ns INTEGER,		-- part of it that waited for the device; NULL unless the release was put
-					-- off: the block is pending from there to released_ns
+					-- off: the block is live until then, and pending from there to
+					-- released_ns
 	ready_ns INTEGER,		-- when its device work was first seen done, of a deferred free
 	free_saved_ns INTEGER,		-- of a free that did not wait: what it would have waited for, at most; where
 					-- an earlier one of the thread would have waited too, it counts there
-	released_ns INTEGER,		-- NULL while live
+	released_ns INTEGER,		-- NULL while live or pending
 	release_cause TEXT,		-- freed, count, bytes, oom, idle, explicit, scope, context, reset, exit,
-					-- failed; NULL while live
+					-- failed; NULL while live or pending
 	caller INTEGER,			-- the program's return address
 	free_caller INTEGER,
 	stack_id INTEGER REFERENCES stack,
@@ -298,15 +299,16 @@ CREATE TABLE sample (			-- bytes in use, pre-aggregated: highest use inside each
 	process_id INTEGER NOT NULL,
 	device_id INTEGER,		-- NULL: host memory
 	kind TEXT NOT NULL,
-	live_bytes INTEGER NOT NULL,	-- what is pending is among it
-	pending_bytes INTEGER NOT NULL	-- freed by the program, not released yet
+	live_bytes INTEGER NOT NULL,	-- not freed by the program
+	pending_bytes INTEGER NOT NULL	-- freed by the program, not released yet: on top of what is live
 );
 
 CREATE TABLE peak (			-- the moment of highest use: per process and device, and of all
 	process_id INTEGER,		-- NULL: all processes
 	device_id INTEGER,		-- NULL: all devices
 	at_ns INTEGER NOT NULL,
-	bytes INTEGER NOT NULL,		-- live device bytes then
+	bytes INTEGER NOT NULL,		-- live device bytes then, the same whatever is done about frees
+	held_peak_bytes INTEGER NOT NULL DEFAULT 0,	-- most that was live or pending, at whatever moment
 	pending_peak_bytes INTEGER NOT NULL DEFAULT 0	-- most that was pending, at whatever moment
 );
 
@@ -333,9 +335,9 @@ CREATE TABLE allocation_total (		-- sums over blocks, so that a report opens at 
 	peak_count INTEGER NOT NULL,	-- live at the peak of all processes and devices
 	peak_bytes INTEGER NOT NULL,
 	peak_footprint_bytes INTEGER NOT NULL,
-	exit_count INTEGER NOT NULL,	-- never released
+	exit_count INTEGER NOT NULL,	-- never freed
 	exit_bytes INTEGER NOT NULL,
-	ended_count INTEGER NOT NULL,	-- that died with their context
+	ended_count INTEGER NOT NULL,	-- never freed, but died with their context
 	ended_bytes INTEGER NOT NULL
 );
 

@@ -18,9 +18,10 @@ FROM peak p
 JOIN peak_block b ON b.process_id IS p.process_id AND b.device_id IS p.device_id
 JOIN allocation a ON a.id = b.allocation_id;
 
--- Never released, and nobody else's bytes.
+-- Never freed, and nobody else's bytes.
 CREATE VIEW leak AS
-SELECT * FROM allocation WHERE released_ns IS NULL AND parent_id IS NULL AND kind <> 'ipc';
+SELECT * FROM allocation
+WHERE released_ns IS NULL AND free_requested_ns IS NULL AND parent_id IS NULL AND kind <> 'ipc';
 
 CREATE VIEW transfer_by_kind AS
 SELECT
@@ -53,8 +54,9 @@ SELECT
 	kind,
 	count(*) AS allocations,
 	sum(bytes) AS bytes,
-	sum(released_ns IS NULL) AS live,
-	sum(CASE WHEN released_ns IS NULL THEN bytes ELSE 0 END) AS live_bytes
+	sum(released_ns IS NULL AND free_requested_ns IS NULL) AS live,
+	sum(CASE WHEN released_ns IS NULL AND free_requested_ns IS NULL THEN bytes ELSE 0 END)
+		AS live_bytes
 FROM allocation
 WHERE parent_id IS NULL
 GROUP BY process_id, device_id, kind;

@@ -181,6 +181,10 @@ static void complete_schema(struct store *store)
 		store_run(store, "ALTER TABLE operation ADD COLUMN caller INTEGER;"
 				 "CREATE INDEX operation_unload ON operation(process_id, api_id, "
 				 "caller) WHERE caller IS NOT NULL;");
+	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('peak') "
+				 "WHERE name = 'held_peak_bytes'"))
+		store_run(store, "ALTER TABLE peak ADD COLUMN held_peak_bytes INTEGER NOT NULL "
+				 "DEFAULT 0;");
 	store_run(store,
 		  "CREATE TABLE IF NOT EXISTS finding(id INTEGER PRIMARY KEY, "
 		  "process_id INTEGER NOT NULL, kind TEXT NOT NULL, api_id INTEGER, "

@@ -208,11 +208,11 @@ static void add_block(struct group *group, sqlite3_stmt *block, bool is_at_peak)
 		group->sum[SUM_PEAK_BYTES] += bytes;
 		group->sum[SUM_PEAK_FOOTPRINT] += footprint;
 	}
-	if (!is_null(block, FREE_REQUESTED))
+	/* What the program has freed is neither left over nor has it died with anything. */
+	if (!is_null(block, FREE_REQUESTED)) {
 		add_free(group, block);
-	/* Of a trace that ends early: what is pending is no leak. */
-	if (is_null(block, RELEASED) && !is_null(block, FREE_REQUESTED))
 		return;
+	}
 	if (is_null(block, RELEASED)) {
 		group->sum[SUM_EXIT_COUNT]++;
 		group->sum[SUM_EXIT_BYTES] += bytes;

@@ -61,7 +61,7 @@ static struct usage_level *find_level(struct usage *usage, sqlite3_stmt *sample)
 	return &usage->level[usage->levels++];
 }
 
-/* All that was in use in one slice, and how much of that was pending. */
+/* All that was live in one slice, and all that was pending. */
 static int64_t sum_levels(struct usage *usage, int64_t *pending)
 {
 	int64_t device_bytes = 0;
@@ -84,7 +84,8 @@ static int64_t sum_levels(struct usage *usage, int64_t *pending)
 	return device_bytes;
 }
 
-static void end_slice(struct usage *usage, struct rows *curve, int64_t at, int64_t peak)
+static void end_slice(struct usage *usage, struct rows *curve, int64_t at, int64_t peak,
+		      int64_t held)
 {
 	struct rows_value *value = rows_add(curve);
 	int64_t pending, bytes = sum_levels(usage, &pending);
@@ -93,11 +94,14 @@ static void end_slice(struct usage *usage, struct rows *curve, int64_t at, int64
 		bytes = peak;
 	rows_number(&value[0], at);
 	rows_number(&value[1], bytes);
-	rows_number(&value[2], pending > bytes ? bytes : pending);
+	if (pending > rows_minus(held, bytes))
+		pending = rows_minus(held, bytes);
+	rows_number(&value[2], pending > 0 ? pending : 0);
 }
 
 /* A level that has no sample in a slice keeps its last. */
-void usage_load(struct usage *usage, struct query *query, struct rows *curve, int64_t peak)
+void usage_load(struct usage *usage, struct query *query, struct rows *curve, int64_t peak,
+		int64_t held)
 {
 	sqlite3_stmt *sample =
 		query_prepare(query, "SELECT at_ns, process_id, device_id, kind, live_bytes,"
@@ -108,14 +112,14 @@ void usage_load(struct usage *usage, struct query *query, struct rows *curve, in
 	memset(usage, 0, sizeof(*usage));
 	while (query_step(query, sample)) {
 		if (usage->levels && at != sqlite3_column_int64(sample, 0))
-			end_slice(usage, curve, at, peak);
+			end_slice(usage, curve, at, peak, held);
 		at = sqlite3_column_int64(sample, 0);
 		level = find_level(usage, sample);
 		level->bytes = sqlite3_column_int64(sample, 4);
 		level->pending = sqlite3_column_int64(sample, 5);
 	}
 	if (usage->levels)
-		end_slice(usage, curve, at, peak);
+		end_slice(usage, curve, at, peak, held);
 	sqlite3_finalize(sample);
 }
 

@@ -16,8 +16,8 @@ struct query;
 struct usage_level {
 	int64_t process_id, device_id; /* 0: host memory */
 	size_t kind;		       /* index into usage.kind */
-	int64_t bytes;		       /* highest in the slice at hand */
-	int64_t pending;	       /* of them, likewise */
+	int64_t bytes;		       /* highest in the slice at hand, of what is live */
+	int64_t pending;	       /* likewise, on top of it */
 };
 
 struct usage_kind {
@@ -34,14 +34,16 @@ struct usage {
 	size_t kinds;
 };
 
-/* Of the rows usage_load() fills: when, how many bytes, and how many of them were pending. */
+/* Of the rows usage_load() fills: when, how many bytes were live, and how many were pending. */
 extern const struct rows_column usage_columns[];
 
 /*
- * `curve` gets a row for each moment that has samples, never above `peak`: kinds
- * reach their highest at different moments of a slice.
+ * `curve` gets a row for each moment that has samples; what is live is never above
+ * `peak`, and both together never above `held`: kinds reach their highest at
+ * different moments of a slice.
  */
-void usage_load(struct usage *usage, struct query *query, struct rows *curve, int64_t peak);
+void usage_load(struct usage *usage, struct query *query, struct rows *curve, int64_t peak,
+		int64_t held);
 void usage_free(struct usage *usage);
 
 /* The highest use of this kind in any slice; 0 when it has no samples. */

@@ -50,7 +50,7 @@ class Trace:
         self.random = random.Random(arguments.seed)
         self.live = {"device": 0, "pool": 0, "pinned": 0}
         self.pending = {"device": 0, "pool": 0, "pinned": 0}
-        self.pending_peak = 0
+        self.pending_peak = self.held_peak = 0
         self.waits = []
         self.frees = collections.defaultdict(lambda: [0] * 9)
         self.pending_times = []
@@ -106,8 +106,10 @@ class Trace:
     def change(self, kind, size, at, pending=0):
         self.live[kind] += size
         self.pending[kind] += pending
-        self.pending_peak = max(self.pending_peak, self.pending["device"] + self.pending["pool"])
+        waiting = self.pending["device"] + self.pending["pool"]
         used = self.live["device"] + self.live["pool"]
+        self.pending_peak = max(self.pending_peak, waiting)
+        self.held_peak = max(self.held_peak, used + waiting)
         if used > self.peak[0]:
             self.peak = (used, at)
         run_ns = self.arguments.allocations * 4000 + self.arguments.transfers * 3000
@@ -138,8 +140,8 @@ class Trace:
         ready = at + waited + self.random.randrange(1, 900_000)
         back = ready + self.random.randrange(1, 100_000)
         self.pending_times.append(back - at - waited)
-        heapq.heappush(self.ends, (at + waited, 0, size, kind))
-        heapq.heappush(self.ends, (back, -size, -size, kind))
+        heapq.heappush(self.ends, (at + waited, -size, size, kind))
+        heapq.heappush(self.ends, (back, 0, -size, kind))
         sums[3] += 1
         sums[4] += size
         sums[5] += waited
@@ -249,14 +251,17 @@ class Trace:
         if peak_ns is not None:
             for process, device in ((1, 1), (1, None), (None, None)):
                 self.insert("peak", process_id=process, device_id=device, at_ns=peak_ns,
-                            bytes=peak_bytes, pending_peak_bytes=self.pending_peak)
+                            bytes=peak_bytes, pending_peak_bytes=self.pending_peak,
+                            held_peak_bytes=self.held_peak)
         for (at, kind), (size, pending) in sorted(self.samples.items()):
             self.insert("sample", at_ns=at, process_id=1, kind=kind, live_bytes=size,
                         device_id=None if kind == "pinned" else 1, pending_bytes=pending)
         self.db.execute(
             "INSERT INTO peak_block SELECT process_id, device_id, id FROM allocation"
             " WHERE kind <> 'pinned' AND alloc_ns + alloc_duration_ns <= ?1"
-            " AND (released_ns IS NULL OR released_ns > ?1)", (peak_ns,))
+            " AND (released_ns IS NULL OR released_ns > ?1)"
+            " AND (free_waited_ns IS NULL OR free_requested_ns + free_waited_ns > ?1)",
+            (peak_ns,))
         self.db.execute("INSERT INTO peak_block SELECT NULL, NULL, allocation_id FROM peak_block")
         for (way, caller, power), sums in self.totals.items():
             kind, api, is_async, source, target = way
@@ -313,7 +318,7 @@ class Trace:
                 "pending_median_ns": about(times, 50), "pending_p99_ns": about(times, 99),
             },
             "memory": {
-                "pending_peak_bytes": self.pending_peak,
+                "pending_peak_bytes": self.pending_peak, "held_peak_bytes": self.held_peak,
                 "peak_bytes": self.peak[0], "peak_at_ns": self.peak[1],
                 "live_at_exit_bytes": self.leaks["device"] + self.leaks["pool"],
                 "host_live_at_exit_bytes": self.leaks["pinned"],

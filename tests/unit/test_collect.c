@@ -509,6 +509,7 @@ START_TEST(processes_share_one_trace)
 	snprintf(child.control->parent, CONTROL_TEXT_BYTES, "%d-0", GONE);
 	session_writer_put(&child, 1, session_writer_alloc(2500, 10, 1, 0x7000, 300, BLOCK_DEVICE));
 	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_copy(3000, 10, TRANSFER_H2D, 1, 0x7000, 8));
 	collect();
 	ck_assert_int_eq(ask("SELECT count(*) FROM process"), 2);
 	ck_assert_int_eq(ask("SELECT parent_id FROM process WHERE exec_serial = 1"), 1);

@@ -103,9 +103,19 @@ static void expect(int number, int64_t released_ns, const char *cause, int64_t w
 	ck_assert_int_eq(ask(sql), ready_ns);
 }
 
+static int64_t live_peak(void)
+{
+	return ask("SELECT bytes FROM peak WHERE process_id IS NULL");
+}
+
 static int64_t pending_peak(void)
 {
 	return ask("SELECT pending_peak_bytes FROM peak WHERE process_id IS NULL");
+}
+
+static int64_t held_peak(void)
+{
+	return ask("SELECT held_peak_bytes FROM peak WHERE process_id IS NULL");
 }
 
 START_TEST(deferred_free_is_pending_from_its_wait_to_its_release)
@@ -121,23 +131,57 @@ START_TEST(deferred_free_is_pending_from_its_wait_to_its_release)
 	ck_assert_int_eq(ask("SELECT free_requested_ns FROM allocation WHERE number = 1"), 3000);
 	ck_assert_int_eq(ask("SELECT free_duration_ns FROM allocation WHERE number = 1"), 500);
 	ck_assert_int_eq(pending_peak(), 4096);
-	/* What is pending is live. */
-	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4196);
+	/* What is pending is live no more. */
+	ck_assert_int_eq(live_peak(), 4196);
+	ck_assert_int_eq(held_peak(), 4196);
 	ck_assert_int_eq(ask("SELECT max(pending_bytes) FROM sample"), 4096);
-	ck_assert_int_eq(ask("SELECT live_bytes FROM sample WHERE pending_bytes = 4096"), 4196);
+	ck_assert_int_eq(ask("SELECT min(live_bytes) FROM sample WHERE pending_bytes = 4096"), 100);
 }
 END_TEST
 
-START_TEST(bytes_count_as_live_until_their_release)
+START_TEST(bytes_are_live_until_their_free_and_held_until_their_release)
 {
 	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
 	put(1, session_writer_defer(3000, 10, 0, 1));
 	put(1, session_writer_alloc(4000, 10, 2, 0x9000, 100, BLOCK_DEVICE));
 	put(1, session_writer_release(5000, 1, 3500, RELEASE_IDLE));
-	put(1, session_writer_alloc(6000, 10, 3, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_alloc(6000, 10, 3, 0x7000, 50, BLOCK_DEVICE));
 	collect();
-	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4196);
-	ck_assert_int_eq(ask("SELECT at_ns FROM peak WHERE process_id IS NULL"), 4010);
+	ck_assert_int_eq(live_peak(), 4096);
+	ck_assert_int_eq(ask("SELECT at_ns FROM peak WHERE process_id IS NULL"), 2010);
+	ck_assert_int_eq(ask("SELECT group_concat(allocation_id) FROM peak_block "
+			     "WHERE process_id IS NULL"), 1);
+	ck_assert_int_eq(held_peak(), 4196);
+	ck_assert_int_eq(ask("SELECT sum(peak_bytes) FROM allocation_total"), 4096);
+	ck_assert_int_eq(ask("SELECT sum(exit_bytes) FROM allocation_total"), 150);
+}
+END_TEST
+
+/* The peak is that of a block which is allocated while another one is pending. */
+START_TEST(figures_of_memory_are_the_same_whatever_is_done_about_frees)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	if (_i == 0)
+		put(1, session_writer_free(3000, 500, 1));
+	else
+		put(1, session_writer_defer(3000, 500, _i == 1 ? 490 : 0, 1));
+	put(1, session_writer_alloc(4000, 10, 2, 0x9000, 5000, BLOCK_DEVICE));
+	if (_i != 0)
+		put(1, session_writer_release(5000, 1, 4900, RELEASE_COUNT));
+	put(1, session_writer_alloc(6000, 10, 3, 0x7000, 300, BLOCK_DEVICE));
+	collect();
+	ck_assert_int_eq(live_peak(), 5300);
+	ck_assert_int_eq(ask("SELECT at_ns FROM peak WHERE process_id IS NULL"), 6010);
+	ck_assert_str_eq(ask_text("SELECT group_concat(id) FROM live_at_peak "
+				  "WHERE peak_process_id IS NULL"), "2,3");
+	ck_assert_int_eq(ask("SELECT max(live_bytes) FROM sample"), 5300);
+	ck_assert_str_eq(ask_text("SELECT sum(peak_count) || ' ' || sum(peak_bytes) || ' ' || "
+				  "sum(exit_count) || ' ' || sum(exit_bytes) || ' ' || "
+				  "sum(ended_count) || ' ' || sum(frees) FROM allocation_total"),
+			 "2 5300 2 5300 0 1");
+	ck_assert_int_eq(ask("SELECT count(*) FROM leak"), 2);
+	ck_assert_int_eq(pending_peak(), _i == 0 ? 0 : 4096);
+	ck_assert_int_eq(held_peak(), _i == 0 ? 5300 : 9096);
 }
 END_TEST
 
@@ -178,7 +222,9 @@ START_TEST(time_between_counts_as_pending_in_either_order)
 	collect();
 	expect(1, 5000, "bytes", 0, 4000);
 	ck_assert_int_eq(pending_peak(), 4096);
-	ck_assert_int_eq(ask("SELECT bytes FROM peak WHERE process_id IS NULL"), 4096);
+	ck_assert_int_eq(live_peak(), 4096);
+	ck_assert_int_eq(held_peak(), 4096);
+	ck_assert_int_eq(ask("SELECT min(live_bytes) FROM sample WHERE pending_bytes = 4096"), 0);
 }
 END_TEST
 
@@ -319,6 +365,23 @@ START_TEST(pending_block_whose_address_is_reused_ends_there)
 }
 END_TEST
 
+/* A block that ends earlier than its release says: pending until then, or never. */
+START_TEST(life_of_a_block_whose_address_was_reused_is_counted_again)
+{
+	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
+	put(1, session_writer_defer(3000, 1500, _i ? 1500 : 0, 1));
+	put(1, session_writer_release(5000, 1, 4600, RELEASE_IDLE));
+	put(1, session_writer_alloc(4000, 50, 2, 0x7000, 4096, BLOCK_DEVICE));
+	collect();
+	expect(1, 4050, "idle", _i ? 1500 : 0, 4600);
+	ck_assert_int_eq(live_peak(), 4096);
+	ck_assert_int_eq(held_peak(), 4096);
+	ck_assert_int_eq(pending_peak(), _i ? 0 : 4096);
+	ck_assert_int_eq(ask("SELECT max(live_bytes) FROM sample"), 4096);
+	ck_assert_int_eq(ask("SELECT min(live_bytes) FROM sample"), _i ? 4096 : 0);
+}
+END_TEST
+
 START_TEST(pending_block_dies_with_its_context)
 {
 	struct record alloc = session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE);
@@ -333,6 +396,7 @@ START_TEST(pending_block_dies_with_its_context)
 	collect();
 	expect(1, 5040, "reset", 0, INT64_MIN);
 	ck_assert_int_eq(pending_peak(), 4096);
+	ck_assert_int_eq(ask("SELECT sum(ended_count) FROM allocation_total"), 0);
 	ck_assert_int_eq(ask("SELECT min(pending_bytes) FROM sample WHERE at_ns > 5040"),
 			 INT64_MIN);
 }
@@ -477,7 +541,8 @@ START_TEST(trace_that_an_older_version_began_is_gone_on_with)
 			 "ALTER TABLE allocation DROP COLUMN ready_ns;"
 			 "ALTER TABLE allocation DROP COLUMN free_saved_ns;"
 			 "DROP INDEX operation_unload;"
-			 "ALTER TABLE operation DROP COLUMN caller;");
+			 "ALTER TABLE operation DROP COLUMN caller;"
+			 "ALTER TABLE peak DROP COLUMN held_peak_bytes;");
 	store_close(store);
 	snprintf(command, sizeof(command), "echo trace=%s >>%s/session", trace, session);
 	ck_assert_int_eq(system(command), 0);
@@ -517,7 +582,9 @@ static Suite *make_suite(void)
 	tcase_add_checked_fixture(rows, make_session, remove_session);
 	tcase_set_timeout(rows, 60);
 	tcase_add_test(rows, deferred_free_is_pending_from_its_wait_to_its_release);
-	tcase_add_test(rows, bytes_count_as_live_until_their_release);
+	tcase_add_test(rows, bytes_are_live_until_their_free_and_held_until_their_release);
+	tcase_add_loop_test(rows, figures_of_memory_are_the_same_whatever_is_done_about_frees, 0,
+			    3);
 	tcase_add_test(rows, what_is_pending_at_the_end_is_no_leak);
 	tcase_add_test(rows, release_may_be_met_before_its_free);
 	tcase_add_test(rows, time_between_counts_as_pending_in_either_order);
@@ -527,6 +594,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, pass_over_a_queue_is_a_row);
 	tcase_add_test(rows, finding_names_the_call_and_the_block);
 	tcase_add_test(rows, pending_block_whose_address_is_reused_ends_there);
+	tcase_add_loop_test(rows, life_of_a_block_whose_address_was_reused_is_counted_again, 0, 2);
 	tcase_add_test(rows, pending_block_dies_with_its_context);
 	tcase_add_test(rows, page_locked_memory_that_is_pending_is_none_of_the_devices);
 	tcase_add_test(rows, wait_that_was_saved_counts_once_in_a_thread);

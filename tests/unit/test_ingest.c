@@ -224,6 +224,47 @@ START_TEST(peak_does_not_depend_on_the_order_of_arrival)
 }
 END_TEST
 
+START_TEST(changes_of_one_moment_count_together)
+{
+	struct ingest_peak peak = { 0 };
+	uint32_t series = ingest_peak_series(&peak, 1, 1, BLOCK_DEVICE);
+
+	ingest_peak_change(&peak, series, 100, 1000, 0);
+	ingest_peak_change(&peak, series, 200, 700, 0);
+	ingest_peak_change(&peak, series, 200, -1000, 1000);
+	ingest_peak_change(&peak, series, 300, -700, 700);
+	ingest_peak_change(&peak, series, 300, 0, -1000);
+	ingest_peak_change(&peak, series, 400, 100, 0);
+	ingest_peak_change(&peak, series, 400, -100, 0);
+	ingest_peak_apply(&peak, INT64_MAX);
+	ck_assert_int_eq(peak.group[0].peak, 1000);
+	ck_assert_int_eq(peak.group[0].peak_ns, 100);
+	ck_assert_int_eq(peak.group[0].pending_peak, 1000);
+	ck_assert_int_eq(peak.group[0].held_peak, 1700);
+	ck_assert_int_eq(peak.group[0].live, 0);
+	ck_assert_int_eq(peak.group[0].pending, 700);
+	ingest_peak_free(&peak);
+}
+END_TEST
+
+/* Its last call may be the allocation that makes its peak. */
+START_TEST(what_a_process_had_in_its_last_moment_counts)
+{
+	struct ingest_peak peak = { 0 };
+	uint32_t series = ingest_peak_series(&peak, 1, 1, BLOCK_DEVICE);
+
+	ingest_peak_change(&peak, series, 100, 1000, 0);
+	ingest_peak_end(&peak, 1, 200);
+	ingest_peak_change(&peak, series, 200, 500, 0);
+	ingest_peak_apply(&peak, INT64_MAX);
+	ck_assert_int_eq(peak.group[0].peak, 1500);
+	ck_assert_int_eq(peak.group[0].peak_ns, 200);
+	ck_assert_int_eq(peak.group[0].live, 0);
+	ck_assert_int_eq(peak.series[series].slice[0].live, 1500);
+	ingest_peak_free(&peak);
+}
+END_TEST
+
 START_TEST(change_that_comes_too_late_is_noticed)
 {
 	struct ingest_peak peak = { 0 };
@@ -323,6 +364,8 @@ static Suite *make_suite(void)
 	tcase_add_test(parts, long_calls_keep_a_bounded_number_of_retired_blocks);
 	tcase_add_test(parts, tree_agrees_with_a_plain_search);
 	tcase_add_test(parts, peak_does_not_depend_on_the_order_of_arrival);
+	tcase_add_test(parts, changes_of_one_moment_count_together);
+	tcase_add_test(parts, what_a_process_had_in_its_last_moment_counts);
 	tcase_add_test(parts, change_that_comes_too_late_is_noticed);
 	tcase_add_test(parts, curve_keeps_spikes_however_long_the_run);
 	tcase_add_test(parts, memory_of_a_process_is_gone_with_it);

@@ -171,7 +171,7 @@ class Text(Case):
         path = self.change("many", "".join(
             f"INSERT INTO process(id, pid, exec_serial, executable, start_ns) VALUES"
             f" ({i}, {i * 1000}, 0, '/bin/child', 0);"
-            f"INSERT INTO peak VALUES ({i}, NULL, 0, {i}, 0);" for i in range(2, 32)))
+            f"INSERT INTO peak VALUES ({i}, NULL, 0, {i}, 0, {i});" for i in range(2, 32)))
         text = custody("report", "-n", "5", path).stdout.split("MEMORY")[0]
         self.assertIn("and 26 more", text)
         self.assertIn("31000", text)
@@ -243,7 +243,8 @@ class Text(Case):
         self.assertNotIn("captured", custody("report", self.path("whole")).stdout)
 
     def test_what_died_with_its_context_is_told(self):
-        path = self.change("context", "UPDATE allocation SET release_cause = 'reset'"
+        path = self.change("context", "UPDATE allocation SET release_cause = 'reset',"
+                                      " free_requested_ns = NULL"
                                       " WHERE released_ns IS NOT NULL AND id < 3")
         self.assertIn("died with", custody("report", path).stdout)
 

@@ -71,7 +71,15 @@ class Figures(Case):
     def test_samples_carry_what_is_pending(self):
         samples = self.told(self.path("nowait"))["memory"]["samples"]
         self.assertGreater(max(row["pending_bytes"] for row in samples), 0)
-        self.assertLessEqual(max(row["pending_bytes"] - row["live_bytes"] for row in samples), 0)
+
+    def test_the_peak_is_that_of_what_is_not_freed(self):
+        true = [self.true[policy]["memory"] for policy in POLICIES]
+        for memory in true[1:]:
+            self.assertGreater(memory["held_peak_bytes"], memory["peak_bytes"])
+        self.assertEqual(true[0]["held_peak_bytes"], true[0]["peak_bytes"])
+        for policy in POLICIES[1:]:
+            held = self.told(self.path(policy))["memory"]["held_peak_bytes"]
+            self.assertEqual(held, self.true[policy]["memory"]["held_peak_bytes"])
 
     def test_frees_of_pools_do_not_wait_and_are_not_counted(self):
         path = self.change("pools", "UPDATE allocation SET free_api_id = 7")
@@ -111,12 +119,15 @@ class Text(Case):
     def test_what_is_pending_has_a_band_of_its_own(self):
         text = self.text(self.path("nowait"))
         self.assertIn("░ pending", text)
-        self.assertIn("was pending at a time", " ".join(text.split()))
+        self.assertIn("at most, with what was freed and not released yet", " ".join(text.split()))
+        self.assertIn("at a time); pending for", self.section(self.path("nowait")))
         plain = custody("report", self.path("nowait"), LC_ALL="C").stdout
         self.assertIn("- pending: freed", plain)
         self.assertTrue(plain.isascii())
         for name in ("immediate", "whole"):
-            self.assertNotIn("pending", self.text(self.path(name)).split("FREES")[0])
+            text = self.text(self.path(name)).split("FREES")[0]
+            self.assertNotIn("pending", text)
+            self.assertNotIn("held", text)
 
     def test_what_was_pending_at_the_end_is_told_and_no_leak(self):
         path = self.path("rest")
@@ -197,7 +208,8 @@ class Older(Case):
                                "ALTER TABLE allocation DROP COLUMN ready_ns;"
                                "ALTER TABLE allocation DROP COLUMN free_saved_ns;"
                                "DROP INDEX operation_unload;"
-                               "ALTER TABLE operation DROP COLUMN caller;" + sql)
+                               "ALTER TABLE operation DROP COLUMN caller;"
+                               "ALTER TABLE peak DROP COLUMN held_peak_bytes;" + sql)
         database.commit()
         database.close()
         return path
