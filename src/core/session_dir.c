@@ -145,10 +145,19 @@ static void add_line(char *text, const char *key, const char *value)
 	strcat(text, "\n");
 }
 
+void session_dir_limits(char *text, size_t bytes)
+{
+	*text = '\0';
+	if (strcmp(option_text(OPTION_FREES), "immediate"))
+		snprintf(text, bytes, "max-pending=%s max-pending-ratio=%s meminfo=%s",
+			 option_text(OPTION_MAX_PENDING), option_text(OPTION_MAX_PENDING_RATIO),
+			 option_text(OPTION_MEMINFO));
+}
+
 /* The program's own file is for people who look, and comes last: it may be cut. */
 static int describe(const char *directory, const char *output)
 {
-	char path[PATH_MAX + 16], text[DESCRIPTION_BYTES];
+	char path[PATH_MAX + 16], text[DESCRIPTION_BYTES], limits[SESSION_DIR_LIMITS];
 	ssize_t length;
 	int fd, failed;
 
@@ -157,6 +166,8 @@ static int describe(const char *directory, const char *output)
 	add_line(text, "output", output);
 	add_line(text, "frees", option_text(OPTION_FREES));
 	add_line(text, "children", option_text(OPTION_CHILDREN));
+	session_dir_limits(limits, sizeof(limits));
+	add_line(text, "limits", limits);
 	length = readlink("/proc/self/exe", path, sizeof(path) - 1);
 	path[length > 0 ? length : 0] = '\0';
 	add_line(text, "executable", path);

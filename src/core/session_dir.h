@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { SESSION_DIR_LIMITS = 192 }; /* bytes of session_dir_limits() */
+
 /*
  * Make an empty session directory in the first place that can be written and
  * has room: $XDG_RUNTIME_DIR, /dev/shm, else `beside`.  Its absolute path goes to
@@ -28,6 +30,9 @@ int session_dir_create(char *path, size_t bytes);
  */
 bool session_dir_escape(const char *value, char *text, size_t bytes);
 void session_dir_unescape(char *text);
+
+/* Options as text: the limits of what may be pending; "" where no free is put off. */
+void session_dir_limits(char *text, size_t bytes);
 
 bool session_dir_exists(const char *path);
 

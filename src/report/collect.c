@@ -56,7 +56,8 @@ static int64_t now_ns(void)
 static void open_store(struct collector *collector, const struct trace_control *control)
 {
 	struct session *session = collector->session;
-	char options[160];
+	char options[sizeof(session->frees) + sizeof(session->children) +
+		     sizeof(session->limits) + 32];
 	bool is_new;
 
 	if (!*session->trace)
@@ -64,8 +65,8 @@ static void open_store(struct collector *collector, const struct trace_control *
 	ingest_start(&collector->ingest,
 		     store_open(session->trace, session->directory, &is_new));
 	if (is_new) {
-		snprintf(options, sizeof(options), "frees=%s children=%s", session->frees,
-			 session->children);
+		snprintf(options, sizeof(options), "frees=%s children=%s%s%s", session->frees,
+			 session->children, *session->limits ? " " : "", session->limits);
 		store_begin(collector->ingest.store);
 		store_set_text(collector->ingest.store, "options", options);
 	} else {

@@ -7,7 +7,8 @@ PRAGMA application_id = 0x43757374;	-- "Cust"
 PRAGMA user_version = 1;
 
 CREATE TABLE meta (			-- what holds for the whole file
-	key TEXT PRIMARY KEY,		-- schema_version, custody_version, host, wall_offset_ns, options,
+	key TEXT PRIMARY KEY,		-- schema_version, custody_version, host, wall_offset_ns, options (those
+					-- in force, and where frees are put off the limits of what is pending),
 					-- clock (tsc or monotonic), session (directory, while incomplete),
 					-- complete (0/1)
 	value

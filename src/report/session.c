@@ -35,8 +35,9 @@ static void write_description(const struct session *session)
 	if (!stream)
 		message_die(EXIT_COULD_NOT, "cannot write in %s: %s", session->directory,
 			    strerror(errno));
-	fprintf(stream, "mode=record\npid=%d\noutput=%s\ntrace=%s\nfrees=%s\nchildren=%s\n",
-		session->pid, output, trace, session->frees, session->children);
+	fprintf(stream,
+		"mode=record\npid=%d\noutput=%s\ntrace=%s\nfrees=%s\nchildren=%s\nlimits=%s\n",
+		session->pid, output, trace, session->frees, session->children, session->limits);
 	if (fclose(stream))
 		message_die(EXIT_COULD_NOT, "cannot write %s: %s", path, strerror(errno));
 }
@@ -51,6 +52,7 @@ void session_create(struct session *session, const char *trace, int pid)
 	snprintf(session->trace, sizeof(session->trace), "%s", trace);
 	snprintf(session->frees, sizeof(session->frees), "%s", option_text(OPTION_FREES));
 	snprintf(session->children, sizeof(session->children), "%s", option_text(OPTION_CHILDREN));
+	session_dir_limits(session->limits, sizeof(session->limits));
 	snprintf(beside, sizeof(beside), "%s", trace);
 	slash = strrchr(beside, '/');
 	if (slash)
@@ -86,6 +88,8 @@ static void take_line(struct session *session, char *line)
 		take_text(session->frees, sizeof(session->frees), value);
 	else if (!strcmp(line, "children"))
 		take_text(session->children, sizeof(session->children), value);
+	else if (!strcmp(line, "limits"))
+		take_text(session->limits, sizeof(session->limits), value);
 }
 
 bool session_read(struct session *session, const char *directory)

@@ -10,9 +10,12 @@
  *	pid	of the program
  *	output	name of the trace with its placeholders, absolute
  *	trace	its final name, once it is known
+ *	frees, children, limits	options in force: what session_dir_limits() says of the last
  */
 #ifndef CUSTODY_REPORT_SESSION_H
 #define CUSTODY_REPORT_SESSION_H
+
+#include "core/session_dir.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -24,6 +27,7 @@ struct session {
 	char trace[PATH_MAX]; /* "": not known yet */
 	char frees[64];
 	char children[64];
+	char limits[SESSION_DIR_LIMITS]; /* of the queues; "": nothing is put off */
 	int pid;
 	bool is_bare;
 	int lock; /* descriptor, -1: not held */

@@ -74,6 +74,19 @@ for part, keys in wanted.items():
         assert key in report[part], (part, key)'
 }
 
+it_tells_the_limits_of_what_may_be_pending() {
+	local options="SELECT value FROM meta WHERE key = 'options'"
+	record --frees=immediate -o t.db -- "$clients/cover_stream"
+	expect_equal "immediate" "frees=immediate children=all" "$(query t.db "$options")"
+	NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT=7 CUSTODY_MEMINFO=driver record -f --frees=deferred \
+		-o t.db -- "$clients/cover_stream"
+	expect_equal "deferred" "frees=deferred children=all max-pending=7 \
+max-pending-ratio=0.2 meminfo=driver" "$(query t.db "$options")"
+	record -f --frees=nowait --max-pending-ratio=.5 -o t.db -- "$clients/cover_stream"
+	expect_equal "nowait" "frees=nowait children=all max-pending=10 \
+max-pending-ratio=.5 meminfo=pending" "$(query t.db "$options")"
+}
+
 it_names_the_module_that_holds_the_memory() {
 	needs_python
 	record -o t.db -- "$clients/cover_memory" >/dev/null
