@@ -146,6 +146,7 @@ def bench_gap(tools, options):
 # -------------------------------------------------------------- steps of programs
 
 PEAK = """SELECT 'live='||COALESCE(MAX(bytes), 0) FROM peak
+          UNION ALL SELECT 'held='||COALESCE(MAX(held_peak_bytes), 0) FROM peak
           UNION ALL SELECT 'pending='||COALESCE(MAX(pending_peak_bytes), 0) FROM peak
           UNION ALL SELECT 'frees='||COUNT(free_requested_ns) FROM allocation
           UNION ALL SELECT 'deferred='||COUNT(free_waited_ns) FROM allocation
@@ -182,16 +183,17 @@ def bench_steps(tools, options, title, command, rounds, environment=None):
         rows.append([variant, *(microseconds(statistics.median(column)) for column in columns[:3]),
                      f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
                      mebibytes(max(columns[3])),
-                     *(mebibytes(seen[key]) if seen else "" for key in ("live", "pending")),
+                     *(mebibytes(seen[key]) if seen else "" for key in ("live", "held")),
                      *(f"{seen[key]:,}" if seen else ""
                        for key in ("frees", "deferred", "passes"))])
     same = "the same to the last bit in all runs" if len(hashes) == 1 else "NOT THE SAME"
     result["same_results"] = len(hashes) == 1
     lines = [f"{title}; {rounds} rounds by turns, medians of the processes; results {same}. Device "
-             "memory in use at most as NVML saw it, and live (what is pending among it) and "
-             "pending at most as the trace says.", ""]
+             "memory in use at most as NVML saw it; live, and live or pending, at most as the "
+             "trace says.", ""]
     lines += table(["", "median step, us", "mean", "90th percentile", "ratio to bare (range)",
-                    "NVML, MiB", "live, MiB", "pending, MiB", "frees", "put off", "passes"], rows)
+                    "NVML, MiB", "live, MiB", "or pending, MiB", "frees", "put off", "passes"],
+                   rows)
     return result, lines
 
 

@@ -79,6 +79,7 @@ ACCOUNT = """
     UNION ALL SELECT 'in_frees_us='||(COALESCE(SUM(free_duration_ns), 0)/1000) FROM allocation
     UNION ALL SELECT 'flushes='||COUNT(*) FROM flush
     UNION ALL SELECT 'peak='||COALESCE(MAX(bytes), 0) FROM peak
+    UNION ALL SELECT 'held_peak='||COALESCE(MAX(held_peak_bytes), 0) FROM peak
     UNION ALL SELECT 'pending_peak='||COALESCE(MAX(pending_peak_bytes), 0) FROM peak
     UNION ALL SELECT 'pending_limit='||CAST(0.4 * COALESCE((SELECT MAX(total_bytes) FROM device), 0)
         + COALESCE(MAX(bytes), 0) AS INTEGER) FROM allocation
