@@ -126,12 +126,14 @@ static void write_peaks(struct ingest *ingest)
 
 /*
  * The blocks that were live at each peak: one pass over all blocks, and for each
- * the few peaks of its process.
+ * that lived between the first and the last of all peaks the few of its process.
  */
 static const char peak_blocks[] =
 	"INSERT INTO peak_block SELECT p.process_id, p.device_id, a.id "
 	"FROM allocation a CROSS JOIN peak p ON p.process_id IN (a.process_id, 0) "
-	"WHERE a.parent_id IS NULL "
+	"WHERE a.alloc_ns <= (SELECT max(at_ns) FROM peak) "
+	"AND (a.released_ns IS NULL OR a.released_ns > (SELECT min(at_ns) FROM peak)) "
+	"AND a.parent_id IS NULL "
 	"AND a.kind NOT IN ('pinned', 'registered', 'ipc', 'unknown') "
 	"AND (p.device_id IS NULL OR p.device_id = a.device_id) "
 	"AND a.alloc_ns + a.alloc_duration_ns <= p.at_ns "
