@@ -235,6 +235,32 @@ it_records_what_is_pending_at_the_end_of_a_bare_preload() {
 	done
 }
 
+it_leaves_nothing_pending_to_a_child() {
+	local policy
+	for policy in $policies; do
+		same_under "$policy" frees_queue fork 5
+		expect_equal "processes under $policy" 2 "$(query "$policy.db" "
+			SELECT count(*) FROM process")"
+		expect_equal "blocks freed under $policy" 6 "$(query "$policy.db" "
+			SELECT count(*) FROM allocation WHERE free_requested_ns > 0")"
+	done
+}
+
+it_frees_in_exit_handlers_as_bare() {
+	same_under "$policies" frees_queue late
+	expect_equal "bare: in a destructor" 4 \
+		"$(sed -n 's/free in a destructor: //p' bare.out)"
+}
+
+it_puts_off_only_what_it_knows() {
+	local policy
+	same_under "$policies" frees_queue forwarded
+	for policy in deferred nowait; do
+		expect_equal "causes under $policy" freed:4 \
+			"$(causes "$policy.db" "kind IN ('device', 'pool')")"
+	done
+}
+
 # ---------------------------------------------------------------- errors
 
 # Whatever call of ours fails, wherever: the program notices nothing.

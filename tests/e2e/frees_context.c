@@ -261,6 +261,23 @@ static void context_devices(char **arguments)
 	use();
 }
 
+/* An event sees the work of one context only: peers are told at once. */
+static void context_peers(char **arguments)
+{
+	CUdeviceptr block;
+	CUcontext second;
+	int i;
+
+	(void)arguments;
+	do_call(cuDevicePrimaryCtxRetain(&second, 1));
+	do_call(cuCtxEnablePeerAccess(second, 0));
+	for (i = 0; i < BLOCKS; i++) {
+		do_call(cuCtxSetCurrent(i % 2 ? second : frees.context));
+		block = frees_block(2 * MIB);
+		say("free: %d", (int)cuMemFree(block));
+	}
+}
+
 int main(int count, char **arguments)
 {
 	static const struct frees_case cases[] = {
@@ -268,6 +285,7 @@ int main(int count, char **arguments)
 		{ "release", context_release }, { "reset", context_reset },
 		{ "survives", context_survives }, { "busy", context_busy },
 		{ "threads", context_threads }, { "devices", context_devices },
+		{ "peers", context_peers },
 		{ NULL, NULL },
 	};
 

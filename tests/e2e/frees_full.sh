@@ -37,6 +37,21 @@ it_tries_every_allocation_twice_where_something_is_pending() {
 	done
 }
 
+it_tries_them_twice_inside_a_scope_too() {
+	local policy
+	export SIMCUDA_FAIL_PROFILED=1
+	SIMCUDA_FAIL=$(failing) run_bare frees_oom scoped pending
+	[ "$bare_status" != 77 ] || skip "the CUDA headers have no NVTX"
+	for policy in deferred nowait; do
+		SIMCUDA_FAIL=$(failing) run_under "$policy" frees_oom scoped pending
+		expect_equal "$policy: calls that fail" "" "$(grep -v ': 0$' "$policy.out")"
+		expect_equal "first attempts" "$(names | sort)" "$(attempts "$policy.db" custody)"
+	done
+	# Nothing but memory that runs out ends what is put off in a scope.
+	expect_equal "causes of passes" oom "$(query nowait.db "SELECT DISTINCT cause FROM flush
+		WHERE start_ns < (SELECT max(alloc_ns) FROM allocation)")"
+}
+
 it_tells_the_program_at_once_where_nothing_is_pending() {
 	local policy
 	export SIMCUDA_FAIL_PROFILED=1
@@ -77,6 +92,14 @@ it_keeps_a_device_nearly_full_as_well_as_bare() {
 	done
 	SIMCUDA_FREE_PLAIN=0 same_under 'deferred nowait' frees_oom seeded 4 1500
 	SIMCUDA_FREE_PLAIN=2 same_under 'deferred nowait' frees_oom seeded 5 1500
+}
+
+# What another thread has freed is there for the next one at once.
+it_finds_memory_that_another_thread_has_freed() {
+	export SIMCUDA_MEMORY=128M SIMCUDA_CONTEXT=2M
+	same_under "$policies" frees_oom crowded 400
+	expect_equal "bare" "0 allocations failed" "$(cat bare.out)"
+	SIMCUDA_FREE_PLAIN=0 same_under nowait frees_oom crowded 400
 }
 
 it_does_nothing_about_it_while_a_capture_is_live() {
@@ -136,6 +159,14 @@ it_follows_contexts_that_come_and_go_in_many_threads() {
 
 it_keeps_devices_apart() {
 	SIMCUDA_DEVICES=2 same_under "$policies" frees_context devices
+}
+
+it_puts_nothing_off_where_peers_have_access() {
+	local policy
+	SIMCUDA_DEVICES=2 same_under "$policies" frees_context peers
+	for policy in deferred nowait; do
+		expect_equal "causes under $policy" freed:6 "$(causes "$policy.db")"
+	done
 }
 
 run_behaviours "${1:-}"

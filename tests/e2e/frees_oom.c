@@ -5,12 +5,24 @@
  *
  *	frees_oom CASE ARGUMENT...
  */
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define BEGIN_SCOPE() nvtxRangePushA("custody.defer_cleanup")
+#define END_SCOPE() nvtxRangePop()
+#else
+#define BEGIN_SCOPE() _exit(77)
+#define END_SCOPE() ((void)0)
+#endif
+
 #include "frees.h"
 
 #include <cudaProfiler.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static CUmemoryPool pool;
 static CUgraph graph;
@@ -221,6 +233,14 @@ static void oom_calls(char **arguments)
 	}
 }
 
+/* The same inside a scope: what is put off is given up there too. */
+static void oom_scoped(char **arguments)
+{
+	BEGIN_SCOPE();
+	oom_calls(arguments);
+	END_SCOPE();
+}
+
 /* ------------------------------------------------------------------ a device that is full */
 
 static CUdeviceptr *filling;
@@ -391,11 +411,72 @@ static void oom_seeded(char **arguments)
 	say("%u of %u rounds failed", failed, rounds);
 }
 
+/* ------------------------------------------------------------------ many at a full device */
+
+enum { CROWD = 4, OWN = 12 };
+
+static atomic_long free_pages;
+static atomic_uint crowd_failed;
+static unsigned crowd_rounds;
+
+/* Takes pages out of what is known to be free; false: there are not so many. */
+static int reserve(long pages)
+{
+	if (atomic_fetch_sub(&free_pages, pages) >= pages)
+		return 1;
+	atomic_fetch_add(&free_pages, pages);
+	return 0;
+}
+
+static void *crowd(void *argument)
+{
+	CUdeviceptr blocks[OWN] = { 0 };
+	unsigned state = (unsigned)(uintptr_t)argument, i, at;
+	long pages[OWN];
+
+	frees_enter();
+	for (i = 0; i < crowd_rounds; i++) {
+		state = state * 1103515245 + 12345;
+		at = (state >> 16) % OWN;
+		if (blocks[at]) {
+			do_call(cuMemFree(blocks[at]));
+			atomic_fetch_add(&free_pages, pages[at]);
+			blocks[at] = 0;
+		}
+		pages[at] = 1 + (state >> 24) % 5;
+		if (!reserve(pages[at]))
+			continue;
+		if (cuMemAlloc(&blocks[at], (size_t)pages[at] * 2 * MIB))
+			atomic_fetch_add(&crowd_failed, 1);
+	}
+	return NULL;
+}
+
+/* crowded ROUNDS: threads fill the device to the last page; no allocation that fits fails. */
+static void oom_crowded(char **arguments)
+{
+	pthread_t threads[CROWD];
+	size_t free, total;
+	unsigned i;
+
+	crowd_rounds = (unsigned)atoi(arguments[0]);
+	do_call(cuMemGetInfo(&free, &total));
+	/* One page is left to whoever needs a small block now and then. */
+	atomic_store(&free_pages, (long)(free / (2 * MIB)) - 1);
+	for (i = 0; i < CROWD; i++)
+		require(!pthread_create(&threads[i], NULL, crowd, (void *)(uintptr_t)(i + 1)),
+			"a thread starts");
+	for (i = 0; i < CROWD; i++)
+		pthread_join(threads[i], NULL);
+	say("%u allocations failed", atomic_load(&crowd_failed));
+}
+
 int main(int count, char **arguments)
 {
 	static const struct frees_case cases[] = {
-		{ "calls", oom_calls },	    { "full", oom_full },
-		{ "capture", oom_capture }, { "seeded", oom_seeded },
+		{ "calls", oom_calls },	    { "scoped", oom_scoped },
+		{ "full", oom_full },	    { "capture", oom_capture },
+		{ "seeded", oom_seeded },   { "crowded", oom_crowded },
 		{ NULL, NULL },
 	};
 	unsigned i;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { BLOCKS_MAX = 256 };
@@ -167,6 +168,74 @@ static void queue_kinds(char **arguments)
 	say("done");
 }
 
+/* forwarded: what is never put off, by whatever call it is freed. */
+static void queue_forwarded(char **arguments)
+{
+	CUdeviceptr exported = frees_block(MIB), pooled, ordered = frees_block(MIB);
+	CUipcMemHandle handle;
+
+	(void)arguments;
+	do_call(cuIpcGetMemHandle(&handle, exported));
+	do_call(cuMemFree(exported));
+	do_call(cuMemAllocAsync(&pooled, MIB, frees.work));
+	do_call(cuStreamSynchronize(frees.work));
+	do_call(cuMemFree(pooled));
+	do_call(cuMemAllocAsync(&pooled, MIB, frees.work));
+	do_call(cuMemFreeAsync(pooled, frees.work));
+	do_call(cuMemFreeAsync(ordered, frees.work));
+	say("done");
+}
+
+/* fork COUNT: a child knows nothing of what is pending, and harms nobody by leaving. */
+static void queue_fork(char **arguments)
+{
+	unsigned count = (unsigned)atoi(arguments[0]);
+	int status = 0;
+	pid_t child;
+
+	take(count + 1, MIB);
+	give(count);
+	child = fork();
+	if (!child) {
+		say("free in the child: %d", (int)cuMemFree(blocks[count]));
+		_exit(0);
+	}
+	require(waitpid(child, &status, 0) == child && !status, "the child ends well");
+	say("free in the parent: %d", (int)cuMemFree(blocks[count]));
+	do_call(cuCtxSynchronize());
+}
+
+static void free_late(void)
+{
+	unsigned i;
+
+	for (i = 0; i < 12; i++)
+		say("free in a handler: %d", (int)cuMemFree(blocks[i]));
+	say("synchronise in a handler: %d", (int)cuCtxSynchronize());
+}
+
+static int is_late;
+
+__attribute__((destructor)) static void free_too_late(void)
+{
+	if (!is_late)
+		return;
+	say("free in a destructor: %d", (int)cuMemFree(blocks[12]));
+	say("allocation in a destructor: %d", (int)cuMemAlloc(&blocks[12], MIB));
+}
+
+/* late: frees in exit handlers, where CUDA still works, and in destructors, where not. */
+static void queue_late(char **arguments)
+{
+	(void)arguments;
+	take(20, MIB);
+	frees_busy(frees.work, 5);
+	say("free: %d", (int)cuMemFree(blocks[19]));
+	is_late = 1;
+	atexit(free_late);
+	exit(0);
+}
+
 static void leave(const char *how)
 {
 	struct rlimit no_core = { 0, 0 };
@@ -201,7 +270,8 @@ int main(int count, char **arguments)
 		{ "count", queue_count },   { "sync", queue_sync },   { "busy", queue_busy },
 		{ "twice", queue_twice },
 		{ "inject", queue_inject }, { "fault", queue_fault }, { "kinds", queue_kinds },
-		{ "end", queue_end },	    { NULL, NULL },
+		{ "fork", queue_fork },	    { "late", queue_late },   { "end", queue_end },
+		{ "forwarded", queue_forwarded }, { NULL, NULL },
 	};
 
 	(void)count;
