@@ -14,7 +14,7 @@ struct deferq_settings deferq_settings;
 
 /* By number of the context.  A queue is never given back: who looks it up may keep it. */
 static struct deferq *_Atomic queues[CONTEXT_MAX + 1];
-static _Atomic uint32_t highest;       /* number that has a queue */
+static _Atomic uint32_t highest; /* number that has a queue */
 static struct lock opening;
 static struct slab_spares queue_slabs; /* under `opening` */
 
@@ -53,9 +53,8 @@ static struct deferq *make_queue(CUcontext handle, uint32_t number, int device,
 
 struct deferq *deferq_find(uint32_t number)
 {
-	return number <= CONTEXT_MAX ?
-		       atomic_load_explicit(&queues[number], memory_order_acquire) :
-		       NULL;
+	return number <= CONTEXT_MAX ? atomic_load_explicit(&queues[number], memory_order_acquire) :
+				       NULL;
 }
 
 struct deferq *deferq_open(CUcontext handle, uint32_t number, int device, uint64_t device_bytes)
@@ -111,16 +110,12 @@ void deferq_told(struct deferq_report *report)
 	struct deferq_item *item = report->items;
 	struct deferq_flush *flush = report->flushes;
 
-	while (item) {
-		struct deferq_item *next = item->next;
-
-		deferq_list_give_back(item->context, item, sizeof(*item));
-		item = next;
-	}
+	while (item)
+		item = deferq_list_give_items(item);
 	while (flush) {
 		struct deferq_flush *next = flush->next;
 
-		deferq_list_give_back(flush->context, flush, sizeof(*flush));
+		deferq_list_give_flush(flush);
 		flush = next;
 	}
 	*report = (struct deferq_report){ 0 };
@@ -146,20 +141,19 @@ void deferq_revive(struct deferq *queue)
 
 static void drop_list(struct deferq *queue, struct item_list *list)
 {
-	struct deferq_item *item, *next;
+	struct deferq_item *first;
 
 	lock_take(&queue->lock);
-	item = list->first;
+	first = list->first;
+	deferq_list_count(queue, -(int64_t)list->count);
 	*list = (struct item_list){ 0 };
 	lock_give(&queue->lock);
-	for (; item; item = next) {
-		next = item->next;
+	for (struct deferq_item *item = first; item; item = item->next)
 		if (item->id)
 			pending_close((enum block_space)item->space, item->handle, item->bytes,
 				      item->id);
-		deferq_count_out(queue);
-		deferq_list_give_back(queue->number, item, sizeof(*item));
-	}
+	if (first)
+		deferq_list_give_items(first);
 }
 
 /* Events and the stream have died with the context: their handles are not touched again. */
@@ -186,7 +180,6 @@ void deferq_reset(void)
 	for (uint32_t number = 0; number <= last; number++)
 		atomic_store(&queues[number], NULL);
 	atomic_store(&highest, 0);
-	atomic_store(&deferq_list_items, 0);
 	atomic_store(&deferq_list_released, 0);
 	atomic_store(&deferq_list_last, 0);
 	queue_slabs = (struct slab_spares){ 0 };
@@ -309,8 +302,6 @@ bool deferq_has_pending(int device)
 	struct deferq *queue;
 	uint32_t number = 0;
 
-	if (!atomic_load(&deferq_list_items))
-		return false;
 	while ((queue = next_queue(device, &number)))
 		if (!is_empty(queue))
 			return true;
@@ -402,6 +393,18 @@ void deferq_suspend(struct deferq *queue)
 	lock_give(&queue->lock);
 }
 
+/* The last scope is closed. */
+static void keep_limits(struct deferq *queue, enum queue_kind kind, struct deferq_report *report)
+{
+	struct standing standing;
+
+	deferq_add_look(queue, kind, &standing);
+	if (!standing.cause)
+		return;
+	standing.cause = RELEASE_SCOPE;
+	deferq_add_keep_limits(queue, kind, &standing, report);
+}
+
 bool deferq_resume(struct deferq *queue, struct deferq_report *report)
 {
 	bool was_open, is_outermost;
@@ -415,8 +418,7 @@ bool deferq_resume(struct deferq *queue, struct deferq_report *report)
 		return was_open;
 	atomic_store(&queue->not_before, 0);
 	for (int kind = 0; kind < QUEUE_KINDS; kind++)
-		if (deferq_add_over_limit(queue, (enum queue_kind)kind))
-			deferq_add_keep_limits(queue, (enum queue_kind)kind, RELEASE_SCOPE, report);
+		keep_limits(queue, (enum queue_kind)kind, report);
 	deferq_leave(queue);
 	return was_open;
 }

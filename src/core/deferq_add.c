@@ -11,21 +11,17 @@ static uint64_t device_bytes(const struct deferq *queue)
 	return queue->waiting[QUEUE_MEMORY].bytes - queue->host_bytes;
 }
 
-enum release_cause deferq_add_over_limit(struct deferq *queue, enum queue_kind kind)
+/* Under the lock. */
+static enum release_cause exceeded_limit(const struct deferq *queue, enum queue_kind kind)
 {
-	enum release_cause cause = RELEASE_NONE;
-	int64_t most = deferq_settings.max_count;
+	uint64_t count = queue->waiting[kind].count;
 
-	lock_take(&queue->lock);
-	if (queue->scopes)
-		cause = RELEASE_NONE;
-	else if ((int64_t)queue->waiting[kind].count > most && queue->waiting[kind].count)
-		cause = RELEASE_COUNT;
-	else if (kind == QUEUE_MEMORY && (device_bytes(queue) > queue->device_limit ||
-					  queue->host_bytes > queue->host_limit))
-		cause = RELEASE_BYTES;
-	lock_give(&queue->lock);
-	return cause;
+	if (count && (int64_t)count > deferq_settings.max_count)
+		return RELEASE_COUNT;
+	if (kind == QUEUE_MEMORY &&
+	    (device_bytes(queue) > queue->device_limit || queue->host_bytes > queue->host_limit))
+		return RELEASE_BYTES;
+	return RELEASE_NONE;
 }
 
 static bool exceeds_twice(uint64_t bytes, uint64_t limit)
@@ -33,21 +29,50 @@ static bool exceeds_twice(uint64_t bytes, uint64_t limit)
 	return bytes > limit && bytes - limit > limit;
 }
 
-bool deferq_add_over_bound(struct deferq *queue)
+/* Under the lock. */
+static bool is_over_bound(const struct deferq *queue)
 {
-	bool is_over;
+	return exceeds_twice(device_bytes(queue) + queue->issued.bytes, queue->device_limit) ||
+	       exceeds_twice(queue->host_bytes, queue->host_limit);
+}
 
+/* Under the lock. */
+static bool is_crowded(const struct deferq *queue, enum queue_kind kind)
+{
+	int64_t beyond = (int64_t)queue->waiting[kind].count - DEFERQ_CROWD;
+
+	return beyond > 0 && beyond > deferq_settings.max_count;
+}
+
+/* Under the lock. */
+static void look(const struct deferq *queue, enum queue_kind kind, struct standing *standing)
+{
+	const struct deferq_item *first = queue->waiting[kind].first;
+	uint64_t ready = atomic_load(&queue->ready);
+
+	*standing = (struct standing){ 0 };
+	if (queue->scopes)
+		return;
+	standing->cause = exceeded_limit(queue, kind);
+	standing->is_over_bound = is_over_bound(queue);
+	standing->is_crowded = is_crowded(queue, kind);
+	standing->is_ready = ready > atomic_load(&queue->ready_then) && first &&
+			     first->serial <= ready;
+}
+
+void deferq_add_look(struct deferq *queue, enum queue_kind kind, struct standing *standing)
+{
 	lock_take(&queue->lock);
-	is_over = !queue->scopes &&
-		  (exceeds_twice(device_bytes(queue) + queue->issued.bytes, queue->device_limit) ||
-		   exceeds_twice(queue->host_bytes, queue->host_limit));
+	look(queue, kind, standing);
 	lock_give(&queue->lock);
-	return is_over;
 }
 
 static bool is_within_bound(const struct pass *pass)
 {
-	return !deferq_add_over_bound(pass->queue);
+	struct standing standing;
+
+	deferq_add_look(pass->queue, QUEUE_MEMORY, &standing);
+	return !standing.is_over_bound;
 }
 
 /* What is known of a free before it is queued. */
@@ -55,6 +80,7 @@ struct claim {
 	uint64_t serial;
 	uint64_t ready;
 	CUevent event;
+	CUevent passed; /* the free's own wait, over; to be given back */
 };
 
 /* Take the event of a free, and see whether it has passed; inside the gate. */
@@ -77,11 +103,12 @@ static enum deferq_answer wait_for_event(struct deferq *queue, struct claim *cla
 {
 	if (*result == CUDA_ERROR_NOT_READY)
 		*result = deferq_event_wait(claim->event, waited);
-	deferq_event_give(queue, claim->event);
-	claim->event = NULL;
-	if (*result != CUDA_SUCCESS)
+	if (*result != CUDA_SUCCESS) {
+		deferq_event_give(queue, claim->event);
 		return DEFERQ_FAILED;
-	deferq_event_raise_ready(queue, claim->serial);
+	}
+	claim->passed = claim->event;
+	claim->event = NULL;
 	claim->ready = deferq_driver()->ticks();
 	return DEFERQ_QUEUED;
 }
@@ -121,66 +148,81 @@ static enum deferq_answer claim_item(struct deferq *queue, const struct deferq_i
 	return answer;
 }
 
+/* Under the lock. */
 static bool append(struct deferq *queue, const struct deferq_item *item, const struct claim *claim)
 {
-	enum queue_kind kind = deferq_queue_of((enum deferq_kind)item->kind);
-	struct item_list *list = &queue->waiting[kind];
-	struct deferq_item *copy;
+	struct item_list *list = &queue->waiting[deferq_queue_of((enum deferq_kind)item->kind)];
+	struct deferq_item *copy = slab_take(&queue->slabs, slab_class(sizeof(*copy)));
+
+	if (!copy)
+		return false;
+	*copy = *item;
+	copy->serial = claim->serial;
+	copy->event = claim->event;
+	copy->ready = claim->ready;
+	copy->context = queue->number;
+	copy->result = CUDA_SUCCESS;
+	copy->is_issued = false;
+	deferq_list_append(list, copy);
+	deferq_list_count(queue, 1);
+	queue->host_bytes += item->kind == DEFERQ_HOST ? item->bytes : 0;
+	queue->page_bytes += deferq_list_pages(item);
+	queue->statistics.queued++;
+	if (list->count > queue->statistics.deepest)
+		queue->statistics.deepest = list->count;
+	return true;
+}
+
+/* All that a free does to its queue, in one go.  False: no memory. */
+static bool enter(struct deferq *queue, const struct deferq_item *item, const struct claim *claim,
+		  struct standing *standing)
+{
+	bool is_in;
 
 	lock_take(&queue->lock);
-	copy = slab_take(&queue->slabs, slab_class(sizeof(*copy)));
-	if (copy) {
-		*copy = *item;
-		copy->serial = claim->serial;
-		copy->event = claim->event;
-		copy->ready = claim->ready;
-		copy->context = queue->number;
-		copy->result = CUDA_SUCCESS;
-		copy->is_issued = false;
-		deferq_list_append(list, copy);
-		queue->host_bytes += item->kind == DEFERQ_HOST ? item->bytes : 0;
-		queue->page_bytes += deferq_list_pages(item);
-		queue->statistics.queued++;
-		if (list->count > queue->statistics.deepest)
-			queue->statistics.deepest = list->count;
-	}
+	if (claim->passed)
+		deferq_event_raise_ready(queue, claim->serial);
+	is_in = append(queue, item, claim);
+	deferq_event_keep(queue, claim->passed);
+	if (!is_in)
+		deferq_event_keep(queue, claim->event);
+	look(queue, deferq_queue_of((enum deferq_kind)item->kind), standing);
 	lock_give(&queue->lock);
-	return copy != NULL;
+	return is_in;
 }
 
 /*
  * Whether a pass is worth its queries: something is known to be unused that was
  * not when a pass released nothing, or time has gone by.
  */
-static bool is_due(struct deferq *queue, enum queue_kind kind)
+static bool is_due(const struct deferq *queue, const struct standing *standing)
 {
-	uint64_t ready = atomic_load(&queue->ready);
-	bool is_ready;
-
-	lock_take(&queue->lock);
-	is_ready = ready > atomic_load(&queue->ready_then) && queue->waiting[kind].first &&
-		   queue->waiting[kind].first->serial <= ready;
-	lock_give(&queue->lock);
-	return is_ready || deferq_driver()->ticks() >= atomic_load(&queue->not_before);
+	return standing->is_ready || deferq_driver()->ticks() >= atomic_load(&queue->not_before);
 }
 
-/* A limit is exceeded: release what can be, and wait only beyond twice the bytes. */
-void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind, enum release_cause cause,
-			struct deferq_report *report)
+/*
+ * Only the bound is looked at again: others may have met it meanwhile.  A free
+ * that waits as the driver's would waits for other threads' frees too, where
+ * they come faster than they can be released: the queue does not grow on.
+ */
+void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
+			    const struct standing *standing, struct deferq_report *report)
 {
 	const struct driver *driver = deferq_driver();
-	struct pass pass = { .queue = queue, .report = report, .cause = cause };
+	struct pass pass = { .queue = queue, .report = report, .cause = standing->cause };
 
 	pass.is_wanted[kind] = true;
 	pass.takes_back = deferq_settings.does_wait;
+	pass.is_patient = deferq_settings.does_wait && standing->is_crowded;
 	if (!deferq_settings.does_wait)
 		pass.deadline = driver->ticks() + DEFERQ_BUDGET_US * driver->ticks_per_us;
-	if (is_due(queue, kind))
+	if (is_due(queue, standing))
 		deferq_pass_quick(&pass);
-	if (!deferq_add_over_bound(queue))
+	if (!standing->is_over_bound || is_within_bound(&pass))
 		return;
-	pass = (struct pass){ .queue = queue, .report = report, .cause = RELEASE_BYTES,
-			      .takes_back = true };
+	pass = (struct pass){
+		.queue = queue, .report = report, .cause = RELEASE_BYTES, .takes_back = true
+	};
 	pass.is_wanted[QUEUE_MEMORY] = true;
 	deferq_wait(&pass, is_within_bound);
 }
@@ -196,31 +238,38 @@ static bool can_go_unnoticed(struct deferq *queue, const struct deferq_item *ite
 	       (item->kind == DEFERQ_MEMORY && atomic_load(&queue->plain) != PLAIN_FAILS);
 }
 
+/* What was learnt by a wait holds, whoever frees the block. */
+static void let_go(struct deferq *queue, const struct claim *claim)
+{
+	if (claim->passed)
+		deferq_event_raise_ready(queue, claim->serial);
+	deferq_event_give(queue, claim->passed);
+}
+
 static enum deferq_answer add(struct deferq *queue, const struct deferq_item *item,
 			      CUresult *result, uint64_t *waited, struct deferq_report *report)
 {
 	enum queue_kind kind = deferq_queue_of((enum deferq_kind)item->kind);
 	struct claim claim = { 0 };
 	enum deferq_answer answer = claim_item(queue, item, &claim, result, waited);
-	enum release_cause cause;
+	struct standing standing;
 
 	if (answer != DEFERQ_QUEUED)
 		return answer;
-	if (deferq_settings.does_wait && !can_go_unnoticed(queue, item))
-		return DEFERQ_REFUSED;
-	if (!claim.serial)
-		claim.serial = atomic_fetch_add(&queue->serial, 1) + 1;
-	deferq_count_in(queue);
-	if (!append(queue, item, &claim)) {
-		deferq_count_out(queue);
-		deferq_event_give(queue, claim.event);
+	if (deferq_settings.does_wait && !can_go_unnoticed(queue, item)) {
+		let_go(queue, &claim);
 		return DEFERQ_REFUSED;
 	}
+	if (!claim.serial)
+		claim.serial = atomic_fetch_add(&queue->serial, 1) + 1;
+	if (!enter(queue, item, &claim, &standing))
+		return DEFERQ_REFUSED;
 	if (!claim.event && !claim.ready && deferq_needs_event((enum deferq_kind)item->kind))
 		atomic_store(&queue->lacks_event, true);
-	cause = deferq_add_over_limit(queue, kind);
-	if (cause || deferq_add_over_bound(queue))
-		deferq_add_keep_limits(queue, kind, cause ? cause : RELEASE_BYTES, report);
+	if (!standing.cause && standing.is_over_bound)
+		standing.cause = RELEASE_BYTES;
+	if (standing.cause)
+		deferq_add_keep_limits(queue, kind, &standing, report);
 	return DEFERQ_QUEUED;
 }
 

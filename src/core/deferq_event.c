@@ -35,27 +35,28 @@ static CUresult make_event(struct deferq *queue, CUevent *event)
 	return result;
 }
 
-/* NULL: there are no more than `most`. */
+/* Under the lock.  NULL: there are no more than `most`. */
 static CUevent take_spare(struct deferq *queue, uint32_t most)
 {
-	struct spare_event *spare = NULL;
+	struct spare_event *spare = queue->spare;
 	CUevent event = NULL;
 
-	lock_take(&queue->lock);
 	if (queue->spares > most) {
-		spare = queue->spare;
 		event = spare->event;
 		queue->spare = spare->next;
 		queue->spares--;
 		slab_give(&queue->slabs, spare, slab_class(sizeof(*spare)));
 	}
-	lock_give(&queue->lock);
 	return event;
 }
 
-static CUresult take_event(struct deferq *queue, CUevent *event)
+/* The serial is drawn here because this is where the lock is held. */
+static CUresult take_event(struct deferq *queue, uint64_t *serial, CUevent *event)
 {
+	lock_take(&queue->lock);
+	*serial = atomic_fetch_add(&queue->serial, 1) + 1;
 	*event = take_spare(queue, 0);
+	lock_give(&queue->lock);
 	return *event ? CUDA_SUCCESS : make_event(queue, event);
 }
 
@@ -63,19 +64,25 @@ static CUresult take_event(struct deferq *queue, CUevent *event)
  * Makes no call, since threads come here from their waits, outside the gate.
  * Without memory for its place the event is lost until the context dies.
  */
+void deferq_event_keep(struct deferq *queue, CUevent event)
+{
+	struct spare_event *spare = NULL;
+
+	if (event)
+		spare = slab_take(&queue->slabs, slab_class(sizeof(*spare)));
+	if (!spare)
+		return;
+	*spare = (struct spare_event){ .next = queue->spare, .event = event };
+	queue->spare = spare;
+	queue->spares++;
+}
+
 void deferq_event_give(struct deferq *queue, CUevent event)
 {
-	struct spare_event *spare;
-
 	if (!event)
 		return;
 	lock_take(&queue->lock);
-	spare = slab_take(&queue->slabs, slab_class(sizeof(*spare)));
-	if (spare) {
-		*spare = (struct spare_event){ .next = queue->spare, .event = event };
-		queue->spare = spare;
-		queue->spares++;
-	}
+	deferq_event_keep(queue, event);
 	lock_give(&queue->lock);
 }
 
@@ -85,7 +92,9 @@ void deferq_event_trim(struct deferq *queue)
 	CUevent event;
 
 	for (int i = 0; i < DEFERQ_SPARE_EVENTS; i++) {
+		lock_take(&queue->lock);
 		event = take_spare(queue, DEFERQ_SPARE_EVENTS);
+		lock_give(&queue->lock);
 		if (!event)
 			return;
 		deferq_driver()->event_destroy(event);
@@ -97,8 +106,7 @@ CUevent deferq_event_record(struct deferq *queue, uint64_t *serial, CUresult *re
 {
 	CUevent event;
 
-	*result = take_event(queue, &event);
-	*serial = atomic_fetch_add(&queue->serial, 1) + 1;
+	*result = take_event(queue, serial, &event);
 	if (*result != CUDA_SUCCESS)
 		return NULL;
 	*result = deferq_driver()->ctx_record_event(queue->handle, event);
@@ -127,8 +135,7 @@ void deferq_event_raise_ready(struct deferq *queue, uint64_t serial)
 {
 	uint64_t ready = atomic_load(&queue->ready);
 
-	while (ready < serial &&
-	       !atomic_compare_exchange_weak(&queue->ready, &ready, serial))
+	while (ready < serial && !atomic_compare_exchange_weak(&queue->ready, &ready, serial))
 		continue;
 	if (ready < serial)
 		atomic_store(&queue->ready_tick, deferq_driver()->ticks());

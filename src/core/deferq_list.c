@@ -7,10 +7,9 @@
 
 #include <stddef.h>
 
-#define PAGE_BYTES (UINT64_C(2) << 20)
+#define PAGE_BYTES	 (UINT64_C(2) << 20)
 #define SHARED_PAGE_MOST (UINT64_C(1) << 20) /* blocks up to this share pages */
 
-_Atomic uint64_t deferq_list_items;
 _Atomic uint64_t deferq_list_released;
 _Atomic uint64_t deferq_list_last;
 
@@ -58,24 +57,58 @@ static void report_item(struct deferq_report *report, struct deferq_item *item)
 	report->items_end = &item->next;
 }
 
-void deferq_list_close(struct deferq *queue, struct deferq_item *item,
-		       struct deferq_report *report)
+/* What a chain of items adds up to. */
+struct tally {
+	uint64_t count;
+	uint64_t pages; /* bytes of them */
+	uint64_t released;
+	uint64_t released_bytes;
+};
+
+static void add_up(struct tally *tally, const struct deferq_item *item)
 {
-	if (item->id)
-		pending_close((enum block_space)item->space, item->handle, item->bytes, item->id);
+	tally->count++;
+	tally->pages += deferq_list_pages(item);
+	if (item->cause == RELEASE_FAILED)
+		return;
+	tally->released++;
+	tally->released_bytes += item->bytes;
+}
+
+static void settle(struct deferq *queue, const struct tally *tally)
+{
 	lock_take(&queue->lock);
-	queue->page_bytes -= deferq_list_pages(item);
-	if (item->cause == RELEASE_FAILED) {
-		queue->statistics.failed++;
-	} else {
-		queue->statistics.released++;
-		queue->statistics.released_bytes += item->bytes;
-	}
+	queue->page_bytes -= tally->pages;
+	queue->statistics.failed += tally->count - tally->released;
+	queue->statistics.released += tally->released;
+	queue->statistics.released_bytes += tally->released_bytes;
+	deferq_list_count(queue, -(int64_t)tally->count);
 	lock_give(&queue->lock);
-	if (item->cause != RELEASE_FAILED)
-		atomic_fetch_add(&deferq_list_released, 1);
-	deferq_count_out(queue);
-	report_item(report, item);
+	if (tally->released)
+		atomic_fetch_add(&deferq_list_released, tally->released);
+}
+
+void deferq_list_close_all(struct deferq *queue, struct deferq_item *first,
+			   struct deferq_report *report)
+{
+	struct tally tally = { 0 };
+	struct deferq_item *next;
+
+	for (struct deferq_item *item = first; item; item = next) {
+		next = item->next;
+		if (item->id)
+			pending_close((enum block_space)item->space, item->handle, item->bytes,
+				      item->id);
+		add_up(&tally, item);
+		report_item(report, item);
+	}
+	settle(queue, &tally);
+}
+
+void deferq_list_close(struct deferq *queue, struct deferq_item *item, struct deferq_report *report)
+{
+	item->next = NULL;
+	deferq_list_close_all(queue, item, report);
 }
 
 static void count_pass(struct deferq_statistics *statistics, const struct deferq_flush *flush)
@@ -87,7 +120,7 @@ static void count_pass(struct deferq_statistics *statistics, const struct deferq
 }
 
 void deferq_list_flush(struct deferq *queue, const struct deferq_flush *flush,
-			 struct deferq_report *report)
+		       struct deferq_report *report)
 {
 	struct deferq_flush *copy;
 
@@ -105,13 +138,31 @@ void deferq_list_flush(struct deferq *queue, const struct deferq_flush *flush,
 	report->flushes_end = &copy->next;
 }
 
-void deferq_list_give_back(uint32_t context, void *memory, size_t bytes)
+struct deferq_item *deferq_list_give_items(struct deferq_item *first)
 {
+	uint32_t context = first->context;
 	struct deferq *queue = deferq_find(context);
+	struct deferq_item *item = first, *next;
+
+	if (queue)
+		lock_take(&queue->lock);
+	for (; item && item->context == context; item = next) {
+		next = item->next;
+		if (queue)
+			slab_give(&queue->slabs, item, slab_class(sizeof(*item)));
+	}
+	if (queue)
+		lock_give(&queue->lock);
+	return item;
+}
+
+void deferq_list_give_flush(struct deferq_flush *flush)
+{
+	struct deferq *queue = deferq_find(flush->context);
 
 	if (!queue)
 		return;
 	lock_take(&queue->lock);
-	slab_give(&queue->slabs, memory, slab_class(bytes));
+	slab_give(&queue->slabs, flush, slab_class(sizeof(*flush)));
 	lock_give(&queue->lock);
 }

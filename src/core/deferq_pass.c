@@ -7,7 +7,7 @@
 #include "core/gate.h"
 
 enum {
-	PROOFS = 8,	     /* attempts to tell whether plain blocks go by cuMemFreeAsync */
+	PROOFS = 8, /* attempts to tell whether plain blocks go by cuMemFreeAsync */
 	PROOF_BYTES = 4096,
 };
 
@@ -285,34 +285,76 @@ static CUresult release(const struct deferq *queue, const struct deferq_item *it
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The next unused item behind `*before`, which moves up to the one in front of it. */
-static struct deferq_item *next_ready(struct deferq *queue, enum queue_kind kind,
-				      struct deferq_item **before)
+/* Under the lock. */
+static void take_out(struct deferq *queue, enum queue_kind kind, struct deferq_item *before,
+		     struct deferq_item *item)
 {
+	deferq_list_remove(&queue->waiting[kind], before, item);
+	if (item->kind == DEFERQ_HOST)
+		queue->host_bytes -= item->bytes;
+}
+
+/* Where in a list a pass is. */
+struct walk {
+	struct deferq_item *before; /* the last one that was passed over; NULL: none */
+	struct deferq_item *issued; /* by cuMemFreeAsync, and in no list yet; NULL: none */
+	bool is_out;		    /* the current item is out of its list */
+};
+
+/*
+ * The next unused item; it is out of its list already where it needs no look at
+ * the device.  The lock is taken once for what ends and for what begins.
+ */
+static struct deferq_item *next_ready(const struct pass *pass, enum queue_kind kind,
+				      struct walk *walk)
+{
+	struct deferq *queue = pass->queue;
 	struct deferq_item *item;
 
 	lock_take(&queue->lock);
-	item = *before ? (*before)->next : queue->waiting[kind].first;
+	if (walk->issued)
+		deferq_list_append(&queue->issued, walk->issued);
+	walk->issued = NULL;
+	item = walk->before ? walk->before->next : queue->waiting[kind].first;
 	while (item && !is_ready(queue, item)) {
-		*before = item;
+		walk->before = item;
 		item = item->next;
 	}
+	if (item && item->serial > pass->newest)
+		item = NULL;
+	walk->is_out = item && item->kind == DEFERQ_MEMORY &&
+		       atomic_load(&queue->plain) == PLAIN_WORKS;
+	if (walk->is_out)
+		take_out(queue, kind, walk->before, item);
 	lock_give(&queue->lock);
 	return item;
 }
 
-static void take_out(struct deferq *queue, enum queue_kind kind, struct deferq_item *before,
-		     struct deferq_item *item)
+/* Whether the item is out of its list, or may be and is now. */
+static bool claim_next(struct pass *pass, enum queue_kind kind, struct walk *walk,
+		       struct deferq_item *item)
 {
+	struct deferq *queue = pass->queue;
+
+	item->ready = item->ready ? item->ready : atomic_load(&queue->ready_tick);
+	item->is_issued = walk->is_out;
+	if (walk->is_out)
+		return true;
+	if (!may_release(pass, item)) {
+		walk->before = item;
+		return false;
+	}
 	lock_take(&queue->lock);
-	deferq_list_remove(&queue->waiting[kind], before, item);
-	if (item->kind == DEFERQ_HOST)
-		queue->host_bytes -= item->bytes;
+	take_out(queue, kind, walk->before, item);
 	lock_give(&queue->lock);
+	return true;
 }
 
-/* The item is out of its list; what happens to it decides whether the pass goes on. */
-static void finish_item(struct pass *pass, enum queue_kind kind, struct deferq_item *item)
+/*
+ * The item is out of its list; what happens to it decides whether the pass goes
+ * on.  True: its bytes come back later.
+ */
+static bool finish_item(struct pass *pass, enum queue_kind kind, struct deferq_item *item)
 {
 	struct deferq *queue = pass->queue;
 
@@ -323,18 +365,15 @@ static void finish_item(struct pass *pass, enum queue_kind kind, struct deferq_i
 		pass->failed[kind]++;
 		item->cause = RELEASE_FAILED;
 		deferq_list_close(queue, item, pass->report);
-		return;
+		return false;
 	}
 	pass->count[kind]++;
 	pass->bytes[kind] += item->bytes;
 	if (!item->is_issued) {
 		atomic_store(&deferq_list_last, deferq_driver()->ticks());
 		deferq_list_close(queue, item, pass->report);
-		return;
 	}
-	lock_take(&queue->lock);
-	deferq_list_append(&queue->issued, item);
-	lock_give(&queue->lock);
+	return item->is_issued;
 }
 
 static bool is_late(const struct pass *pass)
@@ -348,27 +387,30 @@ static bool is_late(const struct pass *pass)
 static void release_ready(struct pass *pass, enum queue_kind kind)
 {
 	struct deferq *queue = pass->queue;
-	struct deferq_item *before = NULL, *item;
+	struct walk walk = { 0 };
+	struct deferq_item *item;
 
-	while (!pass->error && !is_late(pass) && (item = next_ready(queue, kind, &before))) {
-		item->ready = item->ready ? item->ready : atomic_load(&queue->ready_tick);
-		if (!may_release(pass, item)) {
-			before = item;
+	while (!pass->error && !is_late(pass) && (item = next_ready(pass, kind, &walk))) {
+		if (!claim_next(pass, kind, &walk, item))
 			continue;
-		}
-		take_out(queue, kind, before, item);
 		item->closed = deferq_driver()->ticks();
 		item->cause = pass->cause;
 		item->result = (uint16_t)release(queue, item);
-		finish_item(pass, kind, item);
+		if (finish_item(pass, kind, item))
+			walk.issued = item;
 	}
+	if (!walk.issued)
+		return;
+	lock_take(&queue->lock);
+	deferq_list_append(&queue->issued, walk.issued);
+	lock_give(&queue->lock);
 }
 
 /* Close what was released by cuMemFreeAsync: with the stream's synchronise it is back. */
 static void take_back(struct pass *pass)
 {
 	struct deferq *queue = pass->queue;
-	struct deferq_item *item, *next;
+	struct deferq_item *item;
 	uint64_t moment;
 	CUresult result;
 
@@ -388,25 +430,22 @@ static void take_back(struct pass *pass)
 	item = queue->issued.first;
 	queue->issued = (struct item_list){ 0 };
 	lock_give(&queue->lock);
-	for (; item; item = next) {
-		next = item->next;
-		item->closed = moment;
-		deferq_list_close(queue, item, pass->report);
-	}
+	for (struct deferq_item *at = item; at; at = at->next)
+		at->closed = moment;
+	if (item)
+		deferq_list_close_all(queue, item, pass->report);
 }
 
-static void cancel_list(struct pass *pass, struct deferq_item *item)
+static void cancel_list(struct pass *pass, struct deferq_item *first)
 {
-	struct deferq_item *next;
-
-	for (; item; item = next) {
-		next = item->next;
+	for (struct deferq_item *item = first; item; item = item->next) {
 		item->closed = deferq_driver()->ticks();
 		item->cause = RELEASE_FAILED;
 		item->result = (uint16_t)pass->error;
 		pass->failed[deferq_queue_of(item->kind)]++;
-		deferq_list_close(pass->queue, item, pass->report);
 	}
+	if (first)
+		deferq_list_close_all(pass->queue, first, pass->report);
 }
 
 /* After a sticky error no release works any more, and no event either. */
@@ -435,8 +474,10 @@ void deferq_pass_fail(struct pass *pass)
 		shut(pass);
 }
 
+/* A pass ends, however fast other threads free. */
 static void run(struct pass *pass)
 {
+	pass->newest = atomic_load(&pass->queue->serial);
 	learn_ready(pass);
 	for (int kind = 0; kind < QUEUE_KINDS; kind++)
 		if (pass->is_wanted[kind])
@@ -512,7 +553,9 @@ void deferq_pass_quick(struct pass *pass)
 {
 	struct deferq *queue = pass->queue;
 
-	if (!lock_try(&queue->claim))
+	if (pass->is_patient)
+		lock_take(&queue->claim);
+	else if (!lock_try(&queue->claim))
 		return;
 	deferq_pass_begin(pass);
 	if (gate_enter()) {

@@ -15,6 +15,7 @@ enum {
 	DEFERQ_SPARE_EVENTS = 64,
 	DEFERQ_BACKOFF_US = 50, /* a pass that found nothing unused is not repeated sooner */
 	DEFERQ_BUDGET_US = 50,	/* a pass inside a free, once all that a limit allows is out */
+	DEFERQ_CROWD = 64,	/* items beyond the limit that make free after free wait its turn */
 };
 
 /* An event that nobody needs now. */
@@ -51,9 +52,13 @@ struct deferq {
 	_Atomic bool is_shut;	     /* no more items: excluded, or a sticky error */
 	_Atomic bool is_dead;
 	_Atomic bool lacks_event;    /* an item was queued without one */
-	_Atomic uint64_t pending;    /* items waiting or issued */
 
-	struct lock lock; /* for what follows */
+	/*
+	 * For what follows.  A free takes it twice, whatever it finds: threads that
+	 * free at once meet here more than anywhere.
+	 */
+	struct lock lock;
+	_Atomic uint64_t pending; /* items waiting or issued; read by anybody */
 	struct item_list waiting[QUEUE_KINDS];
 	struct item_list issued; /* cuMemFreeAsync called, bytes not back */
 	uint64_t host_bytes;	 /* of what waits */
@@ -97,30 +102,34 @@ void deferq_list_append(struct item_list *list, struct deferq_item *item);
 void deferq_list_remove(struct item_list *list, struct deferq_item *before,
 			struct deferq_item *item);
 
-/* The item has left; into the report it goes.  Outside the lock, `closed` and `cause` set. */
+/*
+ * The item has left, or a chain of them; into the report they go.  Outside the
+ * lock, `closed` and `cause` set.
+ */
 void deferq_list_close(struct deferq *queue, struct deferq_item *item,
 		       struct deferq_report *report);
+void deferq_list_close_all(struct deferq *queue, struct deferq_item *first,
+			   struct deferq_report *report);
 
 /* Whole 2 MiB pages of the device that come back with the item; small blocks share theirs. */
 uint64_t deferq_list_pages(const struct deferq_item *item);
 
-/* Memory of an item or a flush, back to the queue of that number. */
-void deferq_list_give_back(uint32_t context, void *memory, size_t bytes);
+/*
+ * Memory of a chain of items, up to the first of another queue, which is
+ * returned; and of a flush.
+ */
+struct deferq_item *deferq_list_give_items(struct deferq_item *first);
+void deferq_list_give_flush(struct deferq_flush *flush);
 
-extern _Atomic uint64_t deferq_list_items;    /* waiting or issued, in all queues */
 extern _Atomic uint64_t deferq_list_released; /* ever, in all queues */
 extern _Atomic uint64_t deferq_list_last;     /* tick at which bytes last came back */
 
-static inline void deferq_count_in(struct deferq *queue)
+/* Under the lock: so many have come, or gone where that is less than zero. */
+static inline void deferq_list_count(struct deferq *queue, int64_t change)
 {
-	atomic_fetch_add(&queue->pending, 1);
-	atomic_fetch_add(&deferq_list_items, 1);
-}
+	uint64_t pending = atomic_load_explicit(&queue->pending, memory_order_relaxed);
 
-static inline void deferq_count_out(struct deferq *queue)
-{
-	atomic_fetch_sub(&queue->pending, 1);
-	atomic_fetch_sub(&deferq_list_items, 1);
+	atomic_store_explicit(&queue->pending, pending + (uint64_t)change, memory_order_release);
 }
 
 void deferq_list_flush(struct deferq *queue, const struct deferq_flush *flush,
@@ -130,21 +139,24 @@ void deferq_list_flush(struct deferq *queue, const struct deferq_flush *flush,
 bool deferq_enter(struct deferq *queue);
 void deferq_leave(struct deferq *queue);
 
-/*
- * deferq_add.c: whether a limit is exceeded, and which; RELEASE_NONE: none is,
- * or a scope is open.
- */
-enum release_cause deferq_add_over_limit(struct deferq *queue, enum queue_kind kind);
+/* How a queue stands to its limits.  Nothing is exceeded while a scope is open. */
+struct standing {
+	enum release_cause cause; /* the limit that is exceeded, RELEASE_NONE: none is */
+	bool is_over_bound;	  /* twice the byte limit is */
+	bool is_ready;		  /* the oldest is unused, and was not when a pass last gave up */
+	bool is_crowded;	  /* items come faster than one thread releases them */
+};
 
-/* Whether twice the byte limit is exceeded. */
-bool deferq_add_over_bound(struct deferq *queue);
+/* deferq_add.c */
+void deferq_add_look(struct deferq *queue, enum queue_kind kind, struct standing *standing);
 
-/* A limit is exceeded: release what can be; wait only beyond twice the bytes. */
-void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind, enum release_cause cause,
-			struct deferq_report *report);
+/* A limit may be exceeded: release what can be; wait only beyond twice the bytes. */
+void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
+			    const struct standing *standing, struct deferq_report *report);
 
 /* deferq_event.c: events of the context; inside the gate but for giving and waiting. */
 void deferq_event_give(struct deferq *queue, CUevent event);
+void deferq_event_keep(struct deferq *queue, CUevent event); /* the same under the lock */
 
 /* Destroy some of those beyond DEFERQ_SPARE_EVENTS. */
 void deferq_event_trim(struct deferq *queue);
@@ -172,18 +184,23 @@ struct pass {
 	bool is_idle;	 /* the program has just seen the context idle */
 	bool is_busy;	 /* it is known not to be idle */
 	bool is_forced;	 /* release even if the driver waits */
+	bool is_patient; /* waits for another pass to end */
 	bool has_tried;	 /* to tell whether plain blocks go by cuMemFreeAsync */
 	uint64_t start;
 	uint64_t waited;
 	uint64_t deadline; /* tick; 0: none */
-	uint64_t until;	   /* serial: what is freed later is not waited for */
+	uint64_t until;	   /* serial: what is freed later is not waited for ... */
+	uint64_t newest;   /* ... and what is freed after this begin is not released */
 	uint64_t count[QUEUE_KINDS];
 	uint64_t bytes[QUEUE_KINDS];
 	uint64_t failed[QUEUE_KINDS];
 	CUresult error; /* which ended the pass */
 };
 
-/* Release what is unused, waiting for nothing.  Does nothing where another pass is at it. */
+/*
+ * Release what is unused, waiting for nothing of the device.  Does nothing where
+ * another pass is at it, unless it is patient.
+ */
 void deferq_pass_quick(struct pass *pass);
 
 /* The parts of a pass; whoever calls them has the claim, run inside the gate. */
