@@ -241,3 +241,18 @@ bool hook_guard_node(struct call *call, const CUgraphNodeParams *node)
 	return node->type == CU_GRAPH_NODE_TYPE_MEMSET &&
 	       names_lost(call, ON_DEVICE, node->memset.dst);
 }
+
+void hook_guard_attributes(struct call *call, unsigned int count,
+			   const CUpointer_attribute *attributes, void **values,
+			   uint64_t address)
+{
+	if (!guard_is_needed() || call->result != CUDA_SUCCESS || !attributes || !values)
+		return;
+	for (unsigned int i = 0; i < count; i++) {
+		uint64_t *value = values[i];
+
+		if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER && value &&
+		    *value == GUARD_NOBODY)
+			*value = address;
+	}
+}

@@ -18,6 +18,14 @@
 /* What is refused wherever it is named: memory operations, prefetches. */
 bool hook_guard_address(struct call *call, uint64_t address);
 
+/*
+ * Of memory it does not know the driver says that its address on the host is the
+ * address asked about, which for a pending block was another one.
+ */
+void hook_guard_attributes(struct call *call, unsigned int count,
+			   const CUpointer_attribute *attributes, void **values,
+			   uint64_t address);
+
 /* A second free, through a function whose frees are not queued. */
 bool hook_guard_free(struct call *call, uint64_t address);
 
