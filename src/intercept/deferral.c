@@ -146,8 +146,8 @@ static void write_free(struct call *call, const struct block *block, uint64_t wa
 			 });
 }
 
-void deferral_find(struct call *call, enum finding_kind kind, uint64_t address, uint64_t id,
-		   uint64_t bytes)
+void deferral_write_finding(struct call *call, enum finding_kind kind, uint64_t address,
+			    uint64_t id, uint64_t bytes)
 {
 	call_write(call, &(struct call_facts){
 				 .kind = RECORD_FINDING,
@@ -166,7 +166,7 @@ bool deferral_refuse(struct call *call, const struct block *block)
 	call_returned(call, block->space == SPACE_ADDRESS ? CUDA_ERROR_INVALID_VALUE :
 							    CUDA_ERROR_INVALID_HANDLE);
 	write_refusal(call, block);
-	deferral_find(call, FINDING_DOUBLE_FREE, block->address, block->id, block->bytes);
+	deferral_write_finding(call, FINDING_DOUBLE_FREE, block->address, block->id, block->bytes);
 	return true;
 }
 

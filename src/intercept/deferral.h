@@ -58,8 +58,8 @@ bool deferral_free(struct call *call, const struct block *block, enum deferq_kin
 bool deferral_refuse(struct call *call, const struct block *block);
 
 /* Write the finding; the call has its own record already. */
-void deferral_find(struct call *call, enum finding_kind kind, uint64_t address, uint64_t id,
-		   uint64_t bytes);
+void deferral_write_finding(struct call *call, enum finding_kind kind, uint64_t address,
+			    uint64_t id, uint64_t bytes);
 
 /* Write what was released, and give the report back; `call` may be NULL. */
 void deferral_write(struct call *call, struct deferq_report *report);

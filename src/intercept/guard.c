@@ -10,7 +10,7 @@ uint64_t guard_swap_pending(uint64_t address)
 
 CUresult guard_end(struct call *call)
 {
-	deferral_find(call, (enum finding_kind)call->finding, call->named, call->taken.id,
-		      call->taken.bytes);
+	deferral_write_finding(call, (enum finding_kind)call->finding, call->named, call->taken.id,
+			       call->taken.bytes);
 	return call_end(call);
 }

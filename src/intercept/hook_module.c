@@ -136,7 +136,7 @@ static bool refuse_unload(struct call *call, uint64_t module)
 {
 	call_returned(call, CUDA_ERROR_INVALID_HANDLE);
 	hook_operation(call, module, 0, 0, STREAM_NONE);
-	deferral_find(call, FINDING_DOUBLE_FREE, module, 0, 0);
+	deferral_write_finding(call, FINDING_DOUBLE_FREE, module, 0, 0);
 	return true;
 }
 
