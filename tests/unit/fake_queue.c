@@ -12,6 +12,8 @@ _Atomic CUresult fake_release_result;
 _Atomic CUcontext fake_event_context;
 _Atomic bool fake_spoils_errno;
 
+void (*fake_on_release)(void);
+
 static _Atomic uint32_t calls[API_COUNT];
 static _Atomic uint32_t spoilt;
 static _Atomic uint32_t failures_left;
@@ -214,6 +216,8 @@ static CUresult CUDAAPI free_memory_async(CUdeviceptr address, CUstream stream)
 	(void)address;
 	(void)stream;
 	count_guarded(API_cuMemFreeAsync);
+	if (fake_on_release)
+		fake_on_release();
 	return CUDA_SUCCESS;
 }
 

@@ -18,6 +18,9 @@ extern _Atomic CUresult fake_release_result; /* of a release, where that is no s
 extern _Atomic CUcontext fake_event_context; /* that the last event was taken of */
 extern _Atomic bool fake_spoils_errno;	     /* every call leaves another errno */
 
+/* Called with every block that goes by cuMemFreeAsync; NULL: nothing is. */
+extern void (*fake_on_release)(void);
+
 /* How often a function was called. */
 uint32_t fake_calls(enum api api);
 

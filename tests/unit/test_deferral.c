@@ -168,6 +168,34 @@ START_TEST(the_eleventh_free_releases_all_eleven)
 }
 END_TEST
 
+/* As another thread does, while this one is in a pass. */
+static void free_another(void)
+{
+	static const struct deferq_item item = { .handle = 0x900000, .bytes = 512 };
+	struct deferq_report report = { 0 };
+	CUresult result;
+	uint64_t waited;
+
+	if (fake_calls(API_cuMemFreeAsync) < 500)
+		ck_assert_int_eq(deferq_add(deferq_find(1), &item, &result, &waited, &report),
+				 DEFERQ_QUEUED);
+	deferq_told(&report);
+}
+
+START_TEST(a_pass_ends_with_what_was_freed_before_it)
+{
+	CUdeviceptr first = allocate(11, 4096);
+	const struct fake_look *look;
+
+	fake_on_release = free_another;
+	free_all(first, 11, 4096);
+	fake_on_release = NULL;
+	look = fake_look();
+	ck_assert_int_eq(look->record[look->count - 1].kind, RECORD_FLUSH);
+	ck_assert_uint_lt(look->record[look->count - 1].a, 30);
+}
+END_TEST
+
 /* FREE with the answer, then the finding; the driver hears nothing of it. */
 static void check_second_free(CUresult answer, enum api api, uint64_t address, uint64_t bytes,
 			      CUresult expected)
@@ -632,6 +660,7 @@ int main(void)
 	tests = add_case(suite, "deferred", start_deferred, fake_stop);
 	tcase_add_test(tests, a_deferred_free_waits_for_the_device);
 	tcase_add_test(tests, the_eleventh_free_releases_all_eleven);
+	tcase_add_test(tests, a_pass_ends_with_what_was_freed_before_it);
 	tcase_add_test(tests, an_error_of_the_wait_is_the_frees);
 	tests = add_case(suite, "old", start_old, fake_stop);
 	tcase_add_test(tests, without_events_of_a_context_nothing_is_put_off);
