@@ -16,6 +16,9 @@
 /* Worth a hint: a hundredth of the run, and frees that are seen to wait. */
 enum { HINT_SHARE = 100, HINT_NS = 100000, WHOLE_RUN = 10000 };
 
+/* Of fewer blocks than these nobody wants to know how the slowest of a hundred fared. */
+enum { FEW = 100 };
+
 /* The functions that wait until the context is idle, and whose wait custody can spare. */
 #define CAN_WAIT                                                                                   \
 	"(deferred > 0 OR api_id IN (SELECT id FROM api WHERE name IN ('cuMemFree',"               \
@@ -169,35 +172,45 @@ static void write_calls(struct query *query, struct rows_value *value)
 		    format_duration(longest, value[LONGEST].number));
 }
 
+/* "pending for 31.9 us in the median, 105 us at most"; of one block just for how long. */
+static void write_pending(struct query *query, const struct rows_value *value, char *text,
+			  size_t bytes)
+{
+	int64_t released = query_number(query, "SELECT released FROM pending_total", 0);
+	char median[FORMAT_BYTES], p99[FORMAT_BYTES], longest[FORMAT_BYTES];
+
+	*text = '\0';
+	if (!value[LONGEST_PENDING].number)
+		return;
+	format_duration(longest, value[LONGEST_PENDING].number);
+	format_duration(median, value[MEDIAN].number);
+	format_duration(p99, value[P99].number);
+	if (released == 1)
+		snprintf(text, bytes, "; pending for %s", longest);
+	else if (released < FEW)
+		snprintf(text, bytes, "; pending for %s in the median, %s at most", median, longest);
+	else
+		snprintf(text, bytes,
+			 "; pending for %s in the median, %s for 99 of 100, %s at most", median,
+			 p99, longest);
+}
+
 static void write_deferred(struct query *query, struct rows_value *value)
 {
 	int64_t most = query_number(query, "SELECT pending_peak_bytes FROM peak"
 					   " WHERE process_id IS NULL AND device_id IS NULL", 0);
-	char a[FORMAT_BYTES], b[2 * FORMAT_BYTES + sizeof(" (at most  at a time)")];
-	char c[FORMAT_BYTES];
+	char a[FORMAT_BYTES], b[FORMAT_BYTES], times[4 * FORMAT_BYTES + 64];
+	char at_a_time[FORMAT_BYTES + 32] = "";
 
 	if (!value[DEFERRED].number)
 		return;
-	format_count(a, value[DEFERRED].number);
-	format_bytes(b, value[DEFERRED_BYTES].number);
-	if (most)
-		snprintf(b + strlen(b), sizeof(b) - strlen(b), " (at most %s at a time)",
-			 format_bytes(c, most));
-	if (!value[LONGEST_PENDING].number)
-		rows_format(&value[DEFERRED_TEXT], "%s of them, %s", a, b);
-	else
-		rows_format(&value[DEFERRED_TEXT],
-			    "%s of them, %s; pending for %s in the median", a, b,
-			    format_duration(c, value[MEDIAN].number));
-	if (value[LONGEST_PENDING].number) {
-		char *text = value[DEFERRED_TEXT].text;
-
-		value[DEFERRED_TEXT].text = NULL;
-		rows_format(&value[DEFERRED_TEXT], "%s, %s for 99 of 100, %s at most", text,
-			    format_duration(a, value[P99].number),
-			    format_duration(b, value[LONGEST_PENDING].number));
-		free(text);
-	}
+	if (most && value[DEFERRED].number > 1)
+		snprintf(at_a_time, sizeof(at_a_time), " (at most %s at a time)",
+			 format_bytes(a, most));
+	write_pending(query, value, times, sizeof(times));
+	rows_format(&value[DEFERRED_TEXT], "%s of them, %s%s%s",
+		    format_count(a, value[DEFERRED].number),
+		    format_bytes(b, value[DEFERRED_BYTES].number), at_a_time, times);
 	if (value[EXIT_BLOCKS].number)
 		rows_format(&value[EXIT_TEXT], "%s block%s, %s, still pending: the driver has them",
 			    format_count(a, value[EXIT_BLOCKS].number),
@@ -222,6 +235,33 @@ static void write_waited(struct rows_value *value)
 			 format_duration(a, value[FLUSH_WAITED].number));
 	rows_format(&value[WAITED_TEXT], "%s%s%s%s", frees, has_both ? "; " : "", passes,
 		    *frees || *passes ? "" : "not at all");
+}
+
+static const char select_synchronized[] =
+	"SELECT COALESCE(sum(total_ns), 0) FROM api_call JOIN api ON api.id = api_id WHERE name IN"
+	" ('cuCtxSynchronize', 'cuCtxSynchronize_v2', 'cuStreamSynchronize',"
+	" 'cuStreamSynchronize_ptsz', 'cuEventSynchronize')";
+
+/* Less waiting is no shorter run where the device is what the program waits for in the end. */
+static void note_what_is_gained(struct query *query, struct report_section *section, bool is_on)
+{
+	int64_t synchronized_ns = query_number(query, select_synchronized, 0);
+	char own[FORMAT_BYTES];
+
+	if (is_on && synchronized_ns > 0)
+		report_note(section, REPORT_REMARK,
+			    "At most: a free counts until custody saw the device done, and the "
+			    "program may have waited for that itself (%s in its own synchronising "
+			    "calls).",
+			    format_duration(own, synchronized_ns));
+	else if (is_on)
+		report_note(section, REPORT_REMARK,
+			    "At most: a free counts until custody saw the device done.");
+	else
+		report_note(section, REPORT_HINT,
+			    "'custody record --frees=nowait' spares the program this waiting, "
+			    "unless it leans on it: see custody-preload(7). The run gains what the "
+			    "program does meanwhile; its next synchronise may wait instead.");
 }
 
 /* An upper bound: what a free costs that waits for nothing is among it. */
@@ -251,10 +291,8 @@ static void write_nowait(struct query *query, struct report_section *section,
 		    strcmp(policy, "immediate") ? "waiting" : "host time",
 		    share > WHOLE_RUN ? "in all threads together" : part);
 	/* A free that waits for nothing is short, and is no cheaper when it is put off. */
-	if (!is_on && share >= HINT_SHARE && value[LONGEST].number >= HINT_NS)
-		report_note(section, REPORT_HINT,
-			    "'custody record --frees=nowait' spares the program this waiting, "
-			    "unless it leans on it: see custody-preload(7).");
+	if (share >= HINT_SHARE && (is_on || value[LONGEST].number >= HINT_NS))
+		note_what_is_gained(query, section, is_on);
 }
 
 static void write_place(const struct holder *holder, struct rows_value *value)

@@ -116,6 +116,33 @@ class Text(Case):
             self.assertEqual("--frees=nowait" in self.section(path), policy != "nowait")
         self.assertNotIn("--frees=nowait", self.section(self.path("whole")))
 
+    def test_it_is_said_what_less_waiting_is_worth(self):
+        for policy in POLICIES:
+            path = self.change("worth-" + policy, "UPDATE allocation SET free_duration_ns = 5000000"
+                                                  " WHERE kind = 'device';", policy)
+            self.assertEqual("its next synchronise may wait instead" in self.section(path),
+                             policy != "nowait")
+        section = self.section(self.path("nowait"))
+        self.assertIn("until custody saw the device done.", section)
+        path = self.change("synchronized", "INSERT INTO api VALUES (90, 'cuStreamSynchronize');"
+                                           "INSERT INTO api_call VALUES (1, 90, 1, 5, 0, 7000, 5);",
+                           "nowait")
+        self.assertIn("(7.00 us in its own synchronising calls)", self.section(path))
+
+    def test_few_blocks_are_told_in_few_words(self):
+        for released, words in ((1, "pending for 9.00 us waited"),
+                                (5, "pending for 2.50 us in the median, 9.00 us at most"),
+                                (100, "pending for 2.50 us in the median, 7.00 us for 99 of 100, "
+                                      "9.00 us at most")):
+            # Sums that are there are not made again.
+            path = self.change(f"few-{released}", (
+                "INSERT INTO allocation_total VALUES"
+                " (1, 1, 'device', 1, 0, 9, 1, 512, 512, 9, 1, 9, 9, 0, 0, 0, 0, 0, 0, 0);"
+                f"INSERT INTO free_total VALUES (1, 2, 1, {released}, 9, 9, 0, {released}, 4096, 0,"
+                " 0, 0);"
+                f"INSERT INTO pending_total VALUES ({released}, 2500, 7000, 9000, 0, 0)"), "nowait")
+            self.assertIn(words, self.section(path))
+
     def test_what_is_pending_has_a_band_of_its_own(self):
         text = self.text(self.path("nowait"))
         self.assertIn("░ pending", text)
