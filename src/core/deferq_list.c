@@ -75,8 +75,11 @@ static void add_up(struct tally *tally, const struct deferq_item *item)
 	tally->released_bytes += item->bytes;
 }
 
+/* Whoever sees that nothing is pending any more shall see that something was released. */
 static void settle(struct deferq *queue, const struct tally *tally)
 {
+	if (tally->released)
+		atomic_fetch_add(&deferq_list_released, tally->released);
 	lock_take(&queue->lock);
 	queue->page_bytes -= tally->pages;
 	queue->statistics.failed += tally->count - tally->released;
@@ -84,8 +87,6 @@ static void settle(struct deferq *queue, const struct tally *tally)
 	queue->statistics.released_bytes += tally->released_bytes;
 	deferq_list_count(queue, -(int64_t)tally->count);
 	lock_give(&queue->lock);
-	if (tally->released)
-		atomic_fetch_add(&deferq_list_released, tally->released);
 }
 
 void deferq_list_close_all(struct deferq *queue, struct deferq_item *first,

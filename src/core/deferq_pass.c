@@ -316,12 +316,10 @@ static struct deferq_item *next_ready(const struct pass *pass, enum queue_kind k
 		deferq_list_append(&queue->issued, walk->issued);
 	walk->issued = NULL;
 	item = walk->before ? walk->before->next : queue->waiting[kind].first;
-	while (item && !is_ready(queue, item)) {
+	while (item && (item->serial > pass->newest || !is_ready(queue, item))) {
 		walk->before = item;
 		item = item->next;
 	}
-	if (item && item->serial > pass->newest)
-		item = NULL;
 	walk->is_out = item && item->kind == DEFERQ_MEMORY &&
 		       atomic_load(&queue->plain) == PLAIN_WORKS;
 	if (walk->is_out)
@@ -536,7 +534,17 @@ void deferq_pass_end(struct pass *pass)
 	note(pass, QUEUE_OBJECTS, duration, 0);
 }
 
-/* A pass for nothing: the next free that exceeds a limit need not try at once. */
+static bool is_anything_waiting(struct deferq *queue)
+{
+	bool is_any;
+
+	lock_take(&queue->lock);
+	is_any = queue->waiting[QUEUE_MEMORY].count || queue->waiting[QUEUE_OBJECTS].count;
+	lock_give(&queue->lock);
+	return is_any;
+}
+
+/* A pass that asked in vain: the next free that exceeds a limit need not ask at once. */
 static void back_off(const struct pass *pass)
 {
 	struct deferq *queue = pass->queue;
@@ -544,6 +552,8 @@ static void back_off(const struct pass *pass)
 	for (int kind = 0; kind < QUEUE_KINDS; kind++)
 		if (pass->count[kind] || pass->failed[kind])
 			return;
+	if (!is_anything_waiting(queue))
+		return;
 	atomic_store(&queue->not_before,
 		     pass->start + DEFERQ_BACKOFF_US * deferq_driver()->ticks_per_us);
 	atomic_store(&queue->ready_then, atomic_load(&queue->ready));

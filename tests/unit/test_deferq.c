@@ -92,6 +92,18 @@ END_TEST
 
 static const int64_t no_counts[] = { 0, -1, INT64_MIN };
 
+/* The program waited and took all back a moment ago. */
+START_TEST(the_eleventh_starts_a_pass_right_after_a_wait_of_the_program)
+{
+	for (int round = 0; round < 3; round++) {
+		program_free_new(1, DEFERQ_MEMORY, 1, 11);
+		ck_assert_uint_eq(program_waiting(1), 0);
+		ck_assert_uint_eq(program_issued(1), 11);
+		program_collect(1);
+	}
+}
+END_TEST
+
 START_TEST(a_count_of_nothing_lets_nothing_wait)
 {
 	uint64_t first;
@@ -573,6 +585,7 @@ static void add_limits(Suite *suite)
 	tcase_add_loop_test(tests, ten_items_wait, 0, DEFERQ_KINDS);
 	tcase_add_loop_test(tests, eleventh_item_starts_a_pass_and_goes_with_it, 0, DEFERQ_KINDS);
 	tcase_add_test(tests, after_a_pass_counting_begins_anew);
+	tcase_add_test(tests, the_eleventh_starts_a_pass_right_after_a_wait_of_the_program);
 	tcase_add_loop_test(tests, a_count_of_nothing_lets_nothing_wait, 0, 3);
 	tcase_add_test(tests, a_count_of_one_lets_one_wait);
 	tcase_add_test(tests, a_huge_count_is_no_limit);

@@ -162,6 +162,26 @@ START_TEST(a_slow_pass_releases_as_many_as_the_count_all_the_same)
 }
 END_TEST
 
+static void free_another(void)
+{
+	program_free_new(1, DEFERQ_MEMORY, 0, 1);
+}
+
+/* Others free as fast as this pass releases. */
+START_TEST(a_pass_releases_what_was_there_when_it_began)
+{
+	program_free_new(1, DEFERQ_MEMORY, 0, 11);
+	program_collect(1);
+	model_interrupt(MODEL_MEM_FREE_ASYNC, free_another);
+	program_free_new(1, DEFERQ_MEMORY, 0, 11);
+	ck_assert_uint_eq(program_issued(1), 11);
+	ck_assert_uint_eq(program_waiting(1), 11);
+	model_interrupt(MODEL_MEM_FREE_ASYNC, NULL);
+	program_collect(1);
+	ck_assert(!deferq_has_pending(0));
+}
+END_TEST
+
 START_TEST(an_event_is_made_in_the_context_of_the_block)
 {
 	model_submit(2);
@@ -539,6 +559,7 @@ static void add_events(Suite *suite)
 	tcase_add_test(tests, events_are_used_again_and_none_is_lost);
 	tcase_add_test(tests, a_pass_inside_a_free_ends_soon_once_the_count_is_out);
 	tcase_add_test(tests, a_slow_pass_releases_as_many_as_the_count_all_the_same);
+	tcase_add_test(tests, a_pass_releases_what_was_there_when_it_began);
 	tcase_add_test(tests, an_event_is_made_in_the_context_of_the_block);
 }
 

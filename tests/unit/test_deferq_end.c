@@ -401,6 +401,53 @@ START_TEST(two_threads_out_of_memory_are_both_told_to_try_again)
 }
 END_TEST
 
+enum { MOST_FREES = 10 + DEFERQ_CROWD };
+
+static _Atomic int freed;
+
+static void *free_many(void *argument)
+{
+	model_make_current(1);
+	for (int i = 0; i < MOST_FREES + 10; i++) {
+		program_free_new(1, DEFERQ_MEMORY, 0, 1);
+		atomic_fetch_add(&freed, 1);
+	}
+	return argument;
+}
+
+/* One thread releases, the others free faster: those that wait anyway wait for it too. */
+START_TEST(frees_that_wait_do_not_outrun_the_pass)
+{
+	pthread_t thread;
+
+	program_begin();
+	program_settings.does_wait = true;
+	lock_take(&program_queue(1)->claim);
+	start(&thread, free_many);
+	while (atomic_load(&freed) < MOST_FREES)
+		sched_yield();
+	usleep(20000);
+	ck_assert_int_eq(atomic_load(&freed), MOST_FREES);
+	lock_give(&program_queue(1)->claim);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(atomic_load(&freed), MOST_FREES + 10);
+	ck_assert_uint_le(program_waiting(1), 10);
+}
+END_TEST
+
+START_TEST(frees_that_do_not_wait_leave_the_queue_to_the_pass)
+{
+	pthread_t thread;
+
+	lock_take(&program_queue(1)->claim);
+	start(&thread, free_many);
+	pthread_join(thread, NULL);
+	ck_assert_uint_eq(program_waiting(1), MOST_FREES + 10);
+	lock_give(&program_queue(1)->claim);
+	program_collect(1);
+}
+END_TEST
+
 /* ---------------------------------------------------------------- exclusion, fork */
 
 START_TEST(an_excluded_queue_takes_nothing_and_releases_what_it_has)
@@ -505,6 +552,8 @@ static void add_deaths(Suite *suite)
 	tests = add_case(suite, "other threads", begin_threaded);
 	tcase_add_test(tests, a_context_does_not_die_while_a_pass_is_in_it);
 	tcase_add_test(tests, a_pass_that_waits_for_nothing_leaves_the_queue_to_the_one_that_waits);
+	tcase_add_test(tests, frees_that_wait_do_not_outrun_the_pass);
+	tcase_add_test(tests, frees_that_do_not_wait_leave_the_queue_to_the_pass);
 	tcase_add_test(tests, two_threads_out_of_memory_are_both_told_to_try_again);
 }
 
