@@ -78,10 +78,12 @@ static void say_value(uint64_t value)
 		say(" untouched");
 	else if (value >> 32 == 0x5a5a5a5a)
 		say(" %u", (unsigned int)value);
+	else if (value == freed)
+		say(" itself");
 	else if (value < 4096)
 		say(" %u in 8 bytes", (unsigned int)value);
 	else
-		say(value == freed ? " itself" : " something");
+		say(" something");
 }
 
 /* ---------------------------------------------------------------- queries */
