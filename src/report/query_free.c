@@ -188,20 +188,24 @@ static void write_pending(struct query *query, const struct rows_value *value, c
 	if (released == 1)
 		snprintf(text, bytes, "; pending for %s", longest);
 	else if (released < FEW)
-		snprintf(text, bytes, "; pending for %s in the median, %s at most", median, longest);
+		snprintf(text, bytes, "; pending for %s in the median, %s at most", median,
+			 longest);
 	else
 		snprintf(text, bytes,
 			 "; pending for %s in the median, %s for 99 of 100, %s at most", median,
 			 p99, longest);
 }
 
-static void write_deferred(struct query *query, struct rows_value *value)
+static void write_deferred(struct query *query, struct rows_value *value, const char *policy)
 {
 	int64_t most = query_number(query, "SELECT pending_peak_bytes FROM peak"
 					   " WHERE process_id IS NULL AND device_id IS NULL", 0);
 	char a[FORMAT_BYTES], b[FORMAT_BYTES], times[4 * FORMAT_BYTES + 64];
 	char at_a_time[FORMAT_BYTES + 32] = "";
 
+	/* A driver may lack what it takes, or no block was of a kind that is put off. */
+	if (!value[DEFERRED].number && value[CALLS].number && strcmp(policy, "immediate"))
+		rows_text(&value[DEFERRED_TEXT], "none of them");
 	if (!value[DEFERRED].number)
 		return;
 	if (most && value[DEFERRED].number > 1)
@@ -366,7 +370,7 @@ void query_free(struct query *query, struct report *report)
 		    rows_plus(value[FREE_WAITED].number, value[FLUSH_WAITED].number));
 	write_policy(value, policy ? policy : "immediate");
 	write_calls(query, value);
-	write_deferred(query, value);
+	write_deferred(query, value, policy ? policy : "immediate");
 	write_waited(value);
 	write_nowait(query, section, value, policy ? policy : "immediate");
 	free(policy);

@@ -48,7 +48,8 @@ static const char make_peaks[] =
 	"   FROM change WHERE device_id IS NOT NULL) GROUP BY process_id, device_id;"
 	"UPDATE peak SET (pending_peak_bytes, held_peak_bytes) ="
 	"  (SELECT COALESCE(max(waiting), 0), COALESCE(max(held), 0)"
-	"   FROM (SELECT sum(pending) OVER moment AS waiting, sum(bytes + pending) OVER moment AS held"
+	"   FROM (SELECT sum(pending) OVER moment AS waiting,"
+	"     sum(bytes + pending) OVER moment AS held"
 	"    FROM change WHERE NOT " IS_HOST " WINDOW moment AS (ORDER BY at_ns)))"
 	"  WHERE process_id IS NULL";
 

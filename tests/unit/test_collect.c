@@ -433,28 +433,6 @@ START_TEST(texts_name_devices_modules_threads_and_gaps)
 }
 END_TEST
 
-START_TEST(pending_free_counts_until_its_release)
-{
-	struct record pending = session_writer_free(3000, 10, 1);
-	struct record release = { .kind = RECORD_RELEASE, .start = 5000, .duration = 20, .b = 1,
-				  .aux = RELEASE_IDLE };
-
-	pending.flags = RECORD_PENDING;
-	put(1, session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE));
-	put(1, session_writer_alloc(2100, 10, 2, 0x9000, 100, BLOCK_DEVICE));
-	put(1, pending);
-	put(1, release);
-	pending.b = 2;
-	pending.start = 6000;
-	put(1, pending);
-	collect();
-	ck_assert_int_eq(ask("SELECT released_ns FROM allocation WHERE number = 1"), 5020);
-	ck_assert_str_eq(ask_text("SELECT release_cause FROM allocation WHERE number = 1"), "idle");
-	ck_assert_str_eq(ask_text("SELECT release_cause FROM allocation WHERE number = 2"), "exit");
-	ck_assert_int_eq(ask("SELECT pending_peak_bytes FROM peak WHERE process_id IS NULL"), 4096);
-}
-END_TEST
-
 START_TEST(long_calls_have_long_durations)
 {
 	struct record copy = session_writer_copy(2000, 5, TRANSFER_H2D, 1, 2, 3);
@@ -671,7 +649,6 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, calls_are_summed_by_function_and_thread);
 	tcase_add_test(rows, counters_of_a_thread_that_was_killed_are_read);
 	tcase_add_test(rows, texts_name_devices_modules_threads_and_gaps);
-	tcase_add_test(rows, pending_free_counts_until_its_release);
 	tcase_add_test(rows, long_calls_have_long_durations);
 	tcase_add_test(rows, many_chunks_of_many_threads_arrive_whole);
 	tcase_add_test(rows, trace_that_is_complete_already_is_not_read_into_again);

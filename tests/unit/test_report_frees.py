@@ -101,6 +101,11 @@ class Text(Case):
             for word in ("save", "deferred 0", "waited", "hint", "exit"):
                 self.assertNotIn(word, section.split("frees none")[1])
 
+    def test_a_driver_that_cannot_put_off_is_no_riddle(self):
+        path = self.change("forwarded", "UPDATE process SET policy = 'deferred'")
+        self.assertIn("deferred none of them nowait would save", self.section(path))
+        self.assertNotIn("none of them", self.section(self.path("immediate")))
+
     def test_each_policy_says_what_nowait_is_worth(self):
         for policy, words in (("immediate", "would save at most 3.0"),
                               ("deferred", "would save at most 2."),
