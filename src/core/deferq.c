@@ -8,7 +8,10 @@
 #include <sched.h>
 #include <stddef.h>
 
-enum { SPINS = 200 };
+enum {
+	SPINS = 200,
+	PATIENCE_US = 1000 * 1000,
+};
 
 struct deferq_settings deferq_settings;
 
@@ -126,17 +129,66 @@ void deferq_exclude(struct deferq *queue)
 	atomic_store(&queue->is_shut, true);
 }
 
-void deferq_dying(struct deferq *queue)
+/* Only threads that wait for the event of their free are left; they are told, and go round us. */
+static bool abandon_waiters(struct deferq *queue)
 {
+	bool is_done;
+
+	lock_take(&queue->lock);
+	is_done = atomic_load(&queue->users) == queue->waiters;
+	queue->is_abandoned = queue->is_abandoned || is_done;
+	lock_give(&queue->lock);
+	return is_done;
+}
+
+void deferq_dying(struct deferq *queue, bool is_certain)
+{
+	uint64_t patience = PATIENCE_US * deferq_driver()->ticks_per_us;
+	uint64_t start = deferq_driver()->ticks();
+
 	atomic_fetch_add(&queue->dying, 1);
-	for (int i = 0; atomic_load(&queue->users); i++)
+	for (int i = 0; atomic_load(&queue->users); i++) {
 		if (i > SPINS)
 			sched_yield();
+		if (!is_certain && deferq_driver()->ticks() - start > patience &&
+		    abandon_waiters(queue))
+			return;
+	}
 }
 
 void deferq_revive(struct deferq *queue)
 {
-	atomic_fetch_sub(&queue->dying, 1);
+	lock_take(&queue->lock);
+	if (atomic_fetch_sub(&queue->dying, 1) == 1)
+		queue->is_abandoned = false;
+	lock_give(&queue->lock);
+}
+
+void deferq_begin_wait(struct deferq *queue)
+{
+	lock_take(&queue->lock);
+	queue->waiters++;
+	lock_give(&queue->lock);
+}
+
+static bool is_abandoned(struct deferq *queue)
+{
+	bool is_so;
+
+	lock_take(&queue->lock);
+	is_so = queue->is_abandoned && !atomic_load(&queue->is_dead);
+	lock_give(&queue->lock);
+	return is_so;
+}
+
+bool deferq_end_wait(struct deferq *queue)
+{
+	lock_take(&queue->lock);
+	queue->waiters--;
+	lock_give(&queue->lock);
+	while (is_abandoned(queue))
+		sched_yield();
+	return !atomic_load(&queue->is_dead);
 }
 
 static void drop_list(struct deferq *queue, struct item_list *list)

@@ -188,11 +188,13 @@ uint64_t deferq_page_bytes(int device);
 
 /*
  * The context may die in the driver call to come: no new item or release from
- * now on, and the calls in flight are over when this returns.  It then was, and
+ * now on, and the calls in flight are over when this returns.  Where its death
+ * is not certain, frees that still wait after a second are left waiting: the
+ * driver would not make this thread wait for them.  It then was, and
  * the items are dropped without a driver call (deferq_drop(), whoever records
  * the context's end closes them), or was not (deferq_revive()).
  */
-void deferq_dying(struct deferq *queue);
+void deferq_dying(struct deferq *queue, bool is_certain);
 void deferq_revive(struct deferq *queue);
 void deferq_drop(struct deferq *queue);
 

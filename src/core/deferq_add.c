@@ -56,6 +56,7 @@ static void look(const struct deferq *queue, enum queue_kind kind, struct standi
 	standing->cause = exceeded_limit(queue, kind);
 	standing->is_over_bound = is_over_bound(queue);
 	standing->is_crowded = is_crowded(queue, kind);
+	standing->is_heaped = queue->issued.count > DEFERQ_HEAP;
 	standing->is_ready = ready > atomic_load(&queue->ready_then) && first &&
 			     first->serial <= ready;
 }
@@ -101,8 +102,12 @@ static enum deferq_answer take_event(struct deferq *queue, struct claim *claim, 
 static enum deferq_answer wait_for_event(struct deferq *queue, struct claim *claim,
 					 CUresult *result, uint64_t *waited)
 {
-	if (*result == CUDA_ERROR_NOT_READY)
+	if (*result == CUDA_ERROR_NOT_READY) {
+		deferq_begin_wait(queue);
 		*result = deferq_event_wait(claim->event, waited);
+		if (!deferq_end_wait(queue))
+			return DEFERQ_REFUSED;
+	}
 	if (*result != CUDA_SUCCESS) {
 		deferq_event_give(queue, claim->event);
 		return DEFERQ_FAILED;
@@ -203,7 +208,9 @@ static bool is_due(const struct deferq *queue, const struct standing *standing)
 /*
  * Only the bound is looked at again: others may have met it meanwhile.  A free
  * that waits as the driver's would waits for other threads' frees too, where
- * they come faster than they can be released: the queue does not grow on.
+ * they come faster than they can be released: the queue does not grow on.  Nor
+ * does what was issued for a program that never synchronises; to take that back
+ * waits for nothing, but costs what unmapping costs.
  */
 void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
 			    const struct standing *standing, struct deferq_report *report)
@@ -212,7 +219,7 @@ void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
 	struct pass pass = { .queue = queue, .report = report, .cause = standing->cause };
 
 	pass.is_wanted[kind] = true;
-	pass.takes_back = deferq_settings.does_wait;
+	pass.takes_back = deferq_settings.does_wait || standing->is_heaped;
 	pass.is_patient = deferq_settings.does_wait && standing->is_crowded;
 	if (!deferq_settings.does_wait)
 		pass.deadline = driver->ticks() + DEFERQ_BUDGET_US * driver->ticks_per_us;
@@ -230,20 +237,13 @@ void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
 /*
  * After a free that has waited nothing may ever wait for its release: the
  * program may have started work since that ends only when the program goes on.
- * What the driver can only release while the context is idle it releases now.
+ * So what the driver may have to wait for is the driver's at once, as it is
+ * without us: a wait of ours ahead of its own would let others in between.
  */
-static bool can_go_unnoticed(struct deferq *queue, const struct deferq_item *item)
+static bool may_put_off(struct deferq *queue, const struct deferq_item *item)
 {
-	return !deferq_needs_event((enum deferq_kind)item->kind) ||
-	       (item->kind == DEFERQ_MEMORY && atomic_load(&queue->plain) != PLAIN_FAILS);
-}
-
-/* What was learnt by a wait holds, whoever frees the block. */
-static void let_go(struct deferq *queue, const struct claim *claim)
-{
-	if (claim->passed)
-		deferq_event_raise_ready(queue, claim->serial);
-	deferq_event_give(queue, claim->passed);
+	return !deferq_settings.does_wait || !deferq_needs_event((enum deferq_kind)item->kind) ||
+	       (item->kind == DEFERQ_MEMORY && deferq_proof_holds(queue));
 }
 
 static enum deferq_answer add(struct deferq *queue, const struct deferq_item *item,
@@ -251,15 +251,13 @@ static enum deferq_answer add(struct deferq *queue, const struct deferq_item *it
 {
 	enum queue_kind kind = deferq_queue_of((enum deferq_kind)item->kind);
 	struct claim claim = { 0 };
-	enum deferq_answer answer = claim_item(queue, item, &claim, result, waited);
+	enum deferq_answer answer = DEFERQ_REFUSED;
 	struct standing standing;
 
+	if (may_put_off(queue, item))
+		answer = claim_item(queue, item, &claim, result, waited);
 	if (answer != DEFERQ_QUEUED)
 		return answer;
-	if (deferq_settings.does_wait && !can_go_unnoticed(queue, item)) {
-		let_go(queue, &claim);
-		return DEFERQ_REFUSED;
-	}
 	if (!claim.serial)
 		claim.serial = atomic_fetch_add(&queue->serial, 1) + 1;
 	if (!enter(queue, item, &claim, &standing))

@@ -6,11 +6,6 @@
 #include "core/deferq_queue.h"
 #include "core/gate.h"
 
-enum {
-	PROOFS = 8, /* attempts to tell whether plain blocks go by cuMemFreeAsync */
-	PROOF_BYTES = 4096,
-};
-
 /* Errors after which nothing of a context works any more. */
 static bool is_sticky(CUresult result)
 {
@@ -40,19 +35,6 @@ static bool is_sticky(CUresult result)
 	}
 }
 
-static bool has_passed(struct pass *pass, CUevent event, uint64_t serial)
-{
-	CUresult result = deferq_driver()->event_query(event);
-
-	if (result == CUDA_SUCCESS) {
-		deferq_event_raise_ready(pass->queue, serial);
-		return true;
-	}
-	if (result != CUDA_ERROR_NOT_READY)
-		pass->error = result;
-	return false;
-}
-
 CUevent deferq_pass_record(struct pass *pass, uint64_t *serial)
 {
 	CUresult result;
@@ -61,86 +43,6 @@ CUevent deferq_pass_record(struct pass *pass, uint64_t *serial)
 	if (!event && is_sticky(result))
 		pass->error = result;
 	return event;
-}
-
-static bool is_ready(const struct deferq *queue, const struct deferq_item *item)
-{
-	return !deferq_needs_event((enum deferq_kind)item->kind) ||
-	       item->serial <= atomic_load(&queue->ready);
-}
-
-/*
- * An item freed during a capture has no event yet.  One taken now covers all
- * such items, whose frees lie before it; the newest of them carries it, with its
- * own serial, so that the event of a later free vouches for it too.
- */
-static void take_late_event(struct pass *pass)
-{
-	struct deferq *queue = pass->queue;
-	struct deferq_item *newest = NULL;
-	uint64_t serial;
-	CUevent event;
-
-	if (!deferq_driver()->ctx_record_event || !atomic_exchange(&queue->lacks_event, false))
-		return;
-	event = deferq_pass_record(pass, &serial);
-	if (!event) {
-		atomic_store(&queue->lacks_event, true);
-		return;
-	}
-	lock_take(&queue->lock);
-	for (int kind = 0; kind < QUEUE_KINDS; kind++)
-		for (struct deferq_item *item = queue->waiting[kind].first; item; item = item->next)
-			if (!item->event && !is_ready(queue, item) && item->serial < serial &&
-			    (!newest || item->serial > newest->serial))
-				newest = item;
-	if (newest) {
-		newest->event = event;
-		event = NULL;
-	}
-	lock_give(&queue->lock);
-	deferq_event_give(queue, event);
-}
-
-/* The first item of a list that may be in use and has an event to ask. */
-struct deferq_item *deferq_pass_unready(struct deferq *queue, enum queue_kind kind)
-{
-	struct deferq_item *item;
-
-	lock_take(&queue->lock);
-	item = queue->waiting[kind].first;
-	while (item && (is_ready(queue, item) || !item->event))
-		item = item->next;
-	lock_give(&queue->lock);
-	return item;
-}
-
-static struct deferq_item *last_waiting(struct deferq *queue, enum queue_kind kind)
-{
-	struct deferq_item *item;
-
-	lock_take(&queue->lock);
-	item = queue->waiting[kind].last;
-	lock_give(&queue->lock);
-	return item;
-}
-
-/* Mostly all have passed or none has: the newest is asked first, then from the oldest on. */
-static void learn_ready(struct pass *pass)
-{
-	struct deferq *queue = pass->queue;
-
-	take_late_event(pass);
-	for (int kind = 0; kind < QUEUE_KINDS && !pass->error; kind++) {
-		struct deferq_item *last = last_waiting(queue, kind), *item;
-
-		if (!last || (last->event && !is_ready(queue, last) &&
-			      has_passed(pass, last->event, last->serial)))
-			continue;
-		while (!pass->error && (item = deferq_pass_unready(queue, kind)) && item != last)
-			if (!has_passed(pass, item->event, item->serial))
-				break;
-	}
 }
 
 /*
@@ -161,60 +63,10 @@ static bool is_idle(struct pass *pass)
 	if (!deferq_driver()->ctx_record_event)
 		return pass->is_idle;
 	event = deferq_pass_record(pass, &serial);
-	is_passed = event && has_passed(pass, event, serial);
+	is_passed = event && deferq_ready_has_passed(pass, event, serial);
 	deferq_event_give(queue, event);
 	pass->is_busy = !is_passed;
 	return is_passed;
-}
-
-/*
- * Whether the driver knows the block still.  Another thread may have been given
- * the address again, so that one yes proves nothing.
- */
-static bool is_known(CUdeviceptr address)
-{
-	unsigned int type;
-
-	return deferq_driver()->pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-						      address) == CUDA_SUCCESS;
-}
-
-/* With the context current: a block of our own goes the way that is to be proven. */
-static enum plain_release try_plain(struct deferq *queue)
-{
-	const struct driver *driver = deferq_driver();
-	CUdeviceptr address;
-
-	if (!queue->stream &&
-	    driver->stream_create(&queue->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-		queue->stream = NULL;
-		return PLAIN_UNKNOWN;
-	}
-	if (driver->mem_alloc(&address, PROOF_BYTES) != CUDA_SUCCESS)
-		return PLAIN_UNKNOWN;
-	if (driver->mem_free_async(address, queue->stream) != CUDA_SUCCESS) {
-		queue->leftover = address;
-		return PLAIN_FAILS;
-	}
-	if (driver->stream_synchronize(queue->stream) != CUDA_SUCCESS || is_known(address))
-		return PLAIN_UNKNOWN;
-	return PLAIN_WORKS;
-}
-
-static enum plain_release prove_plain(struct deferq *queue)
-{
-	enum plain_release answer;
-	bool was_pushed;
-
-	if (!deferq_driver()->mem_free_async || !deferq_driver()->ctx_record_event)
-		return PLAIN_FAILS;
-	if (deferq_event_push_context(queue, &was_pushed) != CUDA_SUCCESS)
-		return PLAIN_UNKNOWN;
-	answer = try_plain(queue);
-	deferq_event_pop_context(was_pushed);
-	if (answer == PLAIN_UNKNOWN && ++queue->proofs >= PROOFS)
-		answer = PLAIN_FAILS;
-	return answer;
 }
 
 /* What keeps an attempt from telling is likely to last: one is made in a pass. */
@@ -224,7 +76,7 @@ static bool plain_works(struct pass *pass)
 
 	if (atomic_load(&queue->plain) == PLAIN_UNKNOWN && !pass->has_tried) {
 		pass->has_tried = true;
-		atomic_store(&queue->plain, prove_plain(queue));
+		deferq_proof_try(queue);
 	}
 	return atomic_load(&queue->plain) == PLAIN_WORKS;
 }
@@ -316,7 +168,7 @@ static struct deferq_item *next_ready(const struct pass *pass, enum queue_kind k
 		deferq_list_append(&queue->issued, walk->issued);
 	walk->issued = NULL;
 	item = walk->before ? walk->before->next : queue->waiting[kind].first;
-	while (item && (item->serial > pass->newest || !is_ready(queue, item))) {
+	while (item && (item->serial > pass->newest || !deferq_ready_is(queue, item))) {
 		walk->before = item;
 		item = item->next;
 	}
@@ -476,7 +328,7 @@ void deferq_pass_fail(struct pass *pass)
 static void run(struct pass *pass)
 {
 	pass->newest = atomic_load(&pass->queue->serial);
-	learn_ready(pass);
+	deferq_ready_learn(pass);
 	for (int kind = 0; kind < QUEUE_KINDS; kind++)
 		if (pass->is_wanted[kind])
 			release_ready(pass, kind);

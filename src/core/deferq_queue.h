@@ -15,6 +15,7 @@ enum {
 	DEFERQ_SPARE_EVENTS = 64,
 	DEFERQ_BACKOFF_US = 50, /* a pass that found nothing unused is not repeated sooner */
 	DEFERQ_BUDGET_US = 50,	/* a pass inside a free, once all that a limit allows is out */
+	DEFERQ_HEAP = 4096,	/* issued items that are taken back unasked; see deferq_add.c */
 	DEFERQ_CROWD = 64,	/* items beyond the limit that make free after free wait its turn */
 };
 
@@ -58,6 +59,8 @@ struct deferq {
 	 * free at once meet here more than anywhere.
 	 */
 	struct lock lock;
+	uint32_t waiters;	  /* those of the users that wait for the event of their free */
+	bool is_abandoned;	  /* the context may die although they wait */
 	_Atomic uint64_t pending; /* items waiting or issued; read by anybody */
 	struct item_list waiting[QUEUE_KINDS];
 	struct item_list issued; /* cuMemFreeAsync called, bytes not back */
@@ -139,12 +142,20 @@ void deferq_list_flush(struct deferq *queue, const struct deferq_flush *flush,
 bool deferq_enter(struct deferq *queue);
 void deferq_leave(struct deferq *queue);
 
+/*
+ * Around a wait for the event of a free, whose thread is a user meanwhile.  False:
+ * the context has died in it, and the event with it.
+ */
+void deferq_begin_wait(struct deferq *queue);
+bool deferq_end_wait(struct deferq *queue);
+
 /* How a queue stands to its limits.  Nothing is exceeded while a scope is open. */
 struct standing {
 	enum release_cause cause; /* the limit that is exceeded, RELEASE_NONE: none is */
 	bool is_over_bound;	  /* twice the byte limit is */
 	bool is_ready;		  /* the oldest is unused, and was not when a pass last gave up */
 	bool is_crowded;	  /* items come faster than one thread releases them */
+	bool is_heaped;		  /* much was issued, and the program never synchronises */
 };
 
 /* deferq_add.c */
@@ -214,8 +225,23 @@ CUevent deferq_pass_record(struct pass *pass, uint64_t *serial);
 /* After a sticky error: shut the queue, cancel what it holds. */
 void deferq_pass_fail(struct pass *pass);
 
+/* deferq_ready.c: learn which items are unused. */
+void deferq_ready_learn(struct pass *pass);
+
+/* Whether the event of an item of this serial has passed, which vouches for all before it. */
+bool deferq_ready_has_passed(struct pass *pass, CUevent event, uint64_t serial);
+
+/* Whether the item is known to be unused. */
+bool deferq_ready_is(const struct deferq *queue, const struct deferq_item *item);
+
 /* The first item that may be in use and has an event to ask; NULL: none. */
-struct deferq_item *deferq_pass_unready(struct deferq *queue, enum queue_kind kind);
+struct deferq_item *deferq_ready_first_not(struct deferq *queue, enum queue_kind kind);
+
+/* deferq_proof.c: find out whether cuMemFreeAsync takes plain blocks, by whoever has the claim. */
+void deferq_proof_try(struct deferq *queue);
+
+/* Find out, if nobody has; waits for nothing.  False: it does not, or it is not known. */
+bool deferq_proof_holds(struct deferq *queue);
 
 /* deferq_wait.c: release until `is_enough`; waits as long as that takes. */
 void deferq_wait(struct pass *pass, bool (*is_enough)(const struct pass *pass));

@@ -16,7 +16,7 @@ static CUevent event_to_wait(struct pass *pass, uint64_t *serial, bool *is_ours)
 
 	for (int kind = 0; kind < QUEUE_KINDS && !item; kind++)
 		if (pass->is_wanted[kind])
-			item = deferq_pass_unready(queue, kind);
+			item = deferq_ready_first_not(queue, kind);
 	*is_ours = !item;
 	if (item) {
 		*serial = item->serial;

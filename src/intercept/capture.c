@@ -9,11 +9,13 @@
 
 enum { FIRST_CAPTURES = 256 };
 
-/* The per-thread stream of two threads has one handle: each begin takes a slot of its own. */
 struct capture {
-	uint64_t stream;
+	uint64_t stream; /* from key_of() */
 	uint32_t context;
 };
+
+/* Its address tells threads apart. */
+static __thread char thread_mark __attribute__((tls_model("initial-exec")));
 
 /* The table grows as long as there is memory and never shrinks. */
 static struct capture first_table[FIRST_CAPTURES];
@@ -65,12 +67,18 @@ static bool grow(void)
 	return map != MAP_FAILED;
 }
 
+/* The per-thread streams of all threads have one handle, and each is its thread's alone. */
+static uint64_t key_of(uint64_t stream)
+{
+	return stream == STREAM_PER_THREAD ? (uintptr_t)&thread_mark : stream;
+}
+
 /* One that there is no memory for keeps the gate shut for good: the safe side. */
 void capture_add(uint64_t stream, uint32_t context)
 {
 	lock_take(&lock);
 	if (count < capacity || grow())
-		table[count++] = (struct capture){ stream, context };
+		table[count++] = (struct capture){ key_of(stream), context };
 	lock_give(&lock);
 }
 
@@ -83,9 +91,11 @@ static void remove_at(uint32_t i)
 
 void capture_remove(uint64_t stream, uint32_t context)
 {
+	uint64_t key = key_of(stream);
+
 	lock_take(&lock);
 	for (uint32_t i = 0; i < count; i++) {
-		if (table[i].stream == stream &&
+		if (table[i].stream == key &&
 		    (table[i].context == context || stream != STREAM_PER_THREAD)) {
 			remove_at(i);
 			break;

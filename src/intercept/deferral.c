@@ -91,12 +91,12 @@ void deferral_reset(void)
 	lock_give(&configuring);
 }
 
-void deferral_suspend(uint32_t context)
+void deferral_suspend(uint32_t context, bool is_certain)
 {
 	struct deferq *queue = deferq_find(context);
 
 	if (queue)
-		deferq_dying(queue);
+		deferq_dying(queue, is_certain);
 }
 
 void deferral_resume(uint32_t context)
@@ -246,7 +246,7 @@ static void put(const struct record *record, const void *caller, uint32_t contex
 	if (!slot)
 		return;
 	*slot = *record;
-	slot->flags = RECORD_BY_CUSTODY | RECORD_MORE;
+	slot->flags |= RECORD_BY_CUSTODY | RECORD_MORE;
 	slot->caller_context =
 		((uint64_t)(uintptr_t)caller & ((UINT64_C(1) << RECORD_CALLER_BITS) - 1)) |
 		(uint64_t)context << RECORD_CALLER_BITS;

@@ -35,7 +35,7 @@ void deferral_meet(uint64_t handle, uint32_t number, int device);
  * The context may die in the driver call to come: nothing of ours touches it
  * from now on.  It then has not died, or it has, and what is queued goes with it.
  */
-void deferral_suspend(uint32_t context);
+void deferral_suspend(uint32_t context, bool is_certain);
 void deferral_resume(uint32_t context);
 void deferral_drop(uint32_t context);
 

@@ -43,10 +43,10 @@ static void end_context(struct call *call, uint64_t handle, enum release_cause c
 }
 
 /* From here until one of the two below nothing of ours touches the context. */
-static void expect(uint32_t number)
+static void expect(uint32_t number, bool is_certain)
 {
 	dying = number;
-	deferral_suspend(dying);
+	deferral_suspend(dying, is_certain);
 }
 
 /* What has not ended goes on. */
@@ -56,11 +56,11 @@ static void spare(void)
 	dying = 0;
 }
 
-static void expect_death(uint64_t handle)
+static void expect_death(uint64_t handle, bool is_certain)
 {
 	struct context context;
 
-	expect(context_find(handle, &context) ? context.number : 0);
+	expect(context_find(handle, &context) ? context.number : 0, is_certain);
 }
 
 /* A handle that is handed out anew cannot be that of a living context: we missed its end. */
@@ -81,7 +81,7 @@ void hook_context_create(struct call *call, uint64_t handle, CUdevice device)
 void hook_context_destroy_before(struct call *call, uint64_t handle)
 {
 	(void)call;
-	expect_death(handle);
+	expect_death(handle, true);
 }
 
 void hook_context_destroy_after(struct call *call, uint64_t handle)
@@ -101,7 +101,8 @@ void hook_context_attach(struct call *call, uint64_t handle)
 
 void hook_context_detach_before(struct call *call, uint64_t handle)
 {
-	hook_context_destroy_before(call, handle);
+	(void)call;
+	expect_death(handle, false);
 }
 
 void hook_context_detach_after(struct call *call, uint64_t handle)
@@ -146,11 +147,11 @@ void hook_context_retain_primary(struct call *call, uint64_t handle, CUdevice de
 	hook_operation(call, handle, (unsigned int)device, 0, STREAM_NONE);
 }
 
-static void expect_primary_death(CUdevice device)
+static void expect_primary_death(CUdevice device, bool is_certain)
 {
 	struct context context;
 
-	expect(context_find_primary(device, &context) ? context.number : 0);
+	expect(context_find_primary(device, &context) ? context.number : 0, is_certain);
 }
 
 static bool primary_is_active(CUdevice device)
@@ -167,7 +168,7 @@ static bool primary_is_active(CUdevice device)
 void hook_context_release_primary_before(struct call *call, CUdevice device)
 {
 	(void)call;
-	expect_primary_death(device);
+	expect_primary_death(device, false);
 }
 
 /* The count of holders is the driver's: cudart and libraries have a share in it. */
@@ -185,7 +186,7 @@ void hook_context_release_primary_after(struct call *call, CUdevice device)
 void hook_context_reset_primary_before(struct call *call, CUdevice device)
 {
 	(void)call;
-	expect_primary_death(device);
+	expect_primary_death(device, true);
 }
 
 void hook_context_reset_primary_after(struct call *call, CUdevice device)

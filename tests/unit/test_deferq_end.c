@@ -178,7 +178,7 @@ START_TEST(nothing_happens_in_a_context_that_may_be_dying)
 
 	program_free_new(1, DEFERQ_MEMORY, 1, 11);
 	first = program_free_new(1, DEFERQ_MEMORY, 1, 5);
-	deferq_dying(program_queue(1));
+	deferq_dying(program_queue(1), true);
 	model_forbid(1, true);
 	ck_assert_int_eq(program_free(program_make(1, DEFERQ_MEMORY, 1)), DEFERQ_REFUSED);
 	program_collect(1);
@@ -198,8 +198,8 @@ END_TEST
 
 START_TEST(two_calls_may_end_a_context_and_neither_does)
 {
-	deferq_dying(program_queue(1));
-	deferq_dying(program_queue(1));
+	deferq_dying(program_queue(1), true);
+	deferq_dying(program_queue(1), true);
 	deferq_revive(program_queue(1));
 	ck_assert_int_eq(program_free(program_make(1, DEFERQ_MEMORY, 1)), DEFERQ_REFUSED);
 	deferq_revive(program_queue(1));
@@ -224,7 +224,7 @@ START_TEST(a_dead_context_takes_its_items_along_without_a_call)
 	ck_assert_uint_eq(deferq_page_bytes(0), (11 + 9) * UINT64_C(4) << 20);
 	program_free_new(1, DEFERQ_MODULE, 1, 3);
 	program_free_new(2, DEFERQ_MEMORY, 1, 3);
-	deferq_dying(program_queue(1));
+	deferq_dying(program_queue(1), true);
 	model_kill(1);
 	calls = model_all_calls();
 	deferq_drop(program_queue(1));
@@ -253,7 +253,7 @@ START_TEST(a_dead_queue_takes_nothing_and_does_nothing)
 
 	program_free_new(1, DEFERQ_MEMORY, 1, 3);
 	deferq_suspend(program_queue(1));
-	deferq_dying(program_queue(1));
+	deferq_dying(program_queue(1), true);
 	model_kill(1);
 	deferq_drop(program_queue(1));
 	calls = model_all_calls();
@@ -273,7 +273,7 @@ START_TEST(the_next_context_of_the_same_handle_has_a_queue_of_its_own)
 	struct deferq *old = program_queue(1), *next;
 
 	program_free_new(1, DEFERQ_MEMORY, 1, 5);
-	deferq_dying(old);
+	deferq_dying(old, true);
 	deferq_drop(old);
 	next = deferq_open(model_context(1), 9, 0, DEVICE_BYTES);
 	ck_assert_ptr_ne(next, old);
@@ -314,7 +314,7 @@ static void *die(void *argument)
 {
 	(void)argument;
 	atomic_store(&is_dying, true);
-	deferq_dying(program_queue(1));
+	deferq_dying(program_queue(1), true);
 	atomic_store(&has_died, true);
 	return NULL;
 }

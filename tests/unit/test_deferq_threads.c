@@ -189,7 +189,7 @@ static void *threaten(void *argument)
 	struct deferq *queue = deferq_find(2);
 
 	for (int round = 0; !atomic_load(&is_over); round++) {
-		deferq_dying(queue);
+		deferq_dying(queue, true);
 		model_forbid(2, true);
 		stay_a_little(round);
 		model_forbid(2, false);
@@ -273,7 +273,7 @@ START_TEST(threads_lose_nothing_and_release_nothing_twice)
 	run_all();
 
 	flush_all(1);
-	deferq_dying(deferq_find(2));
+	deferq_dying(deferq_find(2), true);
 	model_kill(2);
 	deferq_drop(deferq_find(2));
 	check_things();
