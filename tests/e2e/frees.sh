@@ -46,7 +46,8 @@ it_gives_programs_that_lean_on_the_wait_what_they_expect() {
 	expect_equal "bare" "20 of 20 results were there" "$(cat bare.out)"
 	same_under 'immediate deferred' frees_wait order
 	expect_equal "bare" "20 of 20 copies were right" "$(cat bare.out)"
-	# What these tests would show if nothing waited.
+	# What these tests would show if nothing waited; ThreadSanitizer says it its own way.
+	[ "$SANITIZE" != thread ] || return 0
 	run_under nowait frees_wait order
 	! diff -q bare.out nowait.out >/dev/null || fail "the program does not lean on the wait"
 }
