@@ -3,6 +3,7 @@
 #
 # What a program sees of its own frees under each policy, when the queue lets go
 # of them, and what the trace tells of it.
+# shellcheck disable=SC2034 # frees_common.sh reads bare_status and trouble
 . "${top_srcdir:-.}/tests/e2e/harness.sh"
 . "$e2e_src/frees_common.sh"
 
@@ -20,7 +21,7 @@ the other stream is idle before" "$(cat nowait.out)"
 it_lets_a_program_free_and_allocate_while_a_kernel_polls() {
 	bare_status=0
 	run_under nowait frees_wait alone
-	expect_equal "output" done "$(cat nowait.out)"
+	expect_equal "output" "done" "$(cat nowait.out)"
 }
 
 it_waits_for_every_kind_that_is_freed_as_bare() {
@@ -132,7 +133,8 @@ it_counts_as_it_is_told_to() {
 }
 
 run_limited() { # COUNT BYTES OPTION...: the passes
-	record -f --frees=nowait -o t.db "${@:3}" -- "$clients/frees_queue" count "$1" "$2" >/dev/null
+	record -f --frees=nowait -o t.db "${@:3}" -- \
+		"$clients/frees_queue" count "$1" "$2" >/dev/null
 	expect_consistent t.db
 	passes t.db
 }

@@ -78,16 +78,18 @@ static void take_and_give(void)
 }
 
 /* What no capture forbids, so that ours is the only reason why one could be lost. */
-static void do_harmless(CUstream stream, unsigned char *host)
+static void do_harmless(CUstream stream, CUdeviceptr own, unsigned char *host)
 {
+	CUstreamCaptureStatus status;
 	unsigned type;
 	size_t free, total;
 	CUevent event;
 
 	do_call(cuMemGetInfo(&free, &total));
 	do_call(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, target));
-	do_call(cuMemcpyHtoD(target + 2048, host, 64));
-	do_call(cuMemsetD8Async(target + 2048, 1, 64, stream));
+	do_call(cuMemcpyHtoD(own, host, 64));
+	do_call(cuStreamIsCapturing(stream, &status));
+	do_call(cuMemsetD8Async(own + 64, 1, 64, stream));
 	do_call(cuEventCreate(&event, 0));
 	do_call(cuEventRecord(event, stream));
 	do_call(cuEventDestroy(event));
@@ -109,6 +111,7 @@ static void *work_always(void *argument)
 /* Frees while no capture is live, and works all the time. */
 static void *work_politely(void *argument)
 {
+	CUdeviceptr own;
 	CUstream stream;
 	void *host;
 
@@ -116,13 +119,13 @@ static void *work_politely(void *argument)
 	frees_enter();
 	do_call(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	do_call(cuMemAllocHost(&host, 4096));
-	atomic_fetch_add(&ready, 1);
+	own = target + 1024 + 128 * atomic_fetch_add(&ready, 1);
 	while (!atomic_load(&is_over)) {
 		atomic_fetch_add(&busy, 1);
 		if (!atomic_load(&is_closed))
 			take_and_give();
 		atomic_fetch_sub(&busy, 1);
-		do_harmless(stream, host);
+		do_harmless(stream, own, host);
 		usleep(300);
 	}
 	return NULL;

@@ -160,13 +160,15 @@ static void context_release(char **arguments)
 static void context_reset(char **arguments)
 {
 	CUdeviceptr block;
+	CUresult result;
 	int i;
 
 	(void)arguments;
 	for (i = 0; i < 4; i++) {
 		leave_pending();
 		block = frees_block(MIB);
-		say("reset: %d", (int)(i % 2 ? elsewhere(reset_primary, NULL) : reset_primary(NULL)));
+		result = i % 2 ? elsewhere(reset_primary, NULL) : reset_primary(NULL);
+		say("reset: %d", (int)result);
 		say("free: %d", (int)cuMemFree(block));
 		say("allocation: %d", (int)cuMemAlloc(&block, MIB));
 		frees_take();

@@ -3,6 +3,7 @@
 #
 # Captures that live while others free, many threads, addresses that come back,
 # and drivers that lack what a deferred free is made of.
+# shellcheck disable=SC2034 # frees_common.sh reads bare_status and trouble
 . "${top_srcdir:-.}/tests/e2e/harness.sh"
 . "$e2e_src/frees_common.sh"
 
@@ -46,7 +47,8 @@ it_puts_frees_off_again_after_captures() {
 	expect_equal "frees put off after the last capture" 1 "$(query nowait.db "
 		SELECT count(*) > 0 FROM allocation WHERE free_waited_ns IS NOT NULL
 			AND free_requested_ns > (SELECT max(start_ns) FROM operation o
-				JOIN api ON api.id = o.api_id WHERE api.name LIKE 'cuStreamBeginCapture%')")"
+				JOIN api ON api.id = o.api_id
+				WHERE api.name LIKE 'cuStreamBeginCapture%')")"
 }
 
 # ---------------------------------------------------------------- threads and addresses
@@ -54,7 +56,8 @@ it_puts_frees_off_again_after_captures() {
 it_keeps_the_contents_of_64_threads_apart() {
 	same_under "$policies" frees_threads churn 64 12
 	expect_equal "bare" "64 threads, 12 rounds, 0 words wrong" "$(cat bare.out)"
-	SIMCUDA_MEMORY=1G SIMCUDA_FREE_PLAIN=2 same_under 'deferred nowait' frees_threads churn 16 30
+	export SIMCUDA_MEMORY=1G SIMCUDA_FREE_PLAIN=2
+	same_under 'deferred nowait' frees_threads churn 16 30
 }
 
 it_knows_an_address_that_comes_back() {
