@@ -167,6 +167,53 @@ START_TEST(a_capture_of_another_thread_goes_on)
 }
 END_TEST
 
+static void *end_per_thread(void *answer)
+{
+	CUgraph graph;
+
+	*(CUresult *)answer = cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph);
+	return NULL;
+}
+
+/* One handle, and a stream of each thread: of this one's nothing has begun. */
+START_TEST(a_capture_of_another_threads_own_stream_goes_on)
+{
+	CUresult answer = CUDA_SUCCESS;
+	pthread_t thread;
+	CUgraph graph;
+
+	begin_by(2, CU_STREAM_PER_THREAD);
+	atomic_store(&end_result, CUDA_ERROR_ILLEGAL_STATE);
+	atomic_store(&status, CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_int_eq(pthread_create(&thread, NULL, end_per_thread, &answer), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert(gate_is_shut());
+	atomic_store(&end_result, CUDA_SUCCESS);
+	cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph);
+	ck_assert_uint_eq(atomic_load(&gate_captures), 0);
+}
+END_TEST
+
+START_TEST(an_end_by_another_thread_takes_no_capture_of_this_one)
+{
+	CUresult answer = CUDA_ERROR_UNKNOWN;
+	pthread_t thread;
+	CUgraph graph;
+
+	begin_by(2, CU_STREAM_PER_THREAD);
+	begin_by(3, NULL);
+	ck_assert_uint_eq(atomic_load(&gate_captures), 2);
+	ck_assert_int_eq(pthread_create(&thread, NULL, end_per_thread, &answer), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(answer, CUDA_SUCCESS);
+	ck_assert_uint_eq(atomic_load(&gate_captures), 2);
+	cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph);
+	cuStreamEndCapture_ptsz(NULL, &graph);
+	ck_assert_uint_eq(atomic_load(&gate_captures), 0);
+}
+END_TEST
+
 START_TEST(a_capture_ends_with_its_stream)
 {
 	begin_by(2, stream_at(1));
@@ -252,11 +299,12 @@ END_TEST
 
 static _Atomic bool is_over;
 
+/* So little that the limit of bytes, beyond which the driver has a free, is far. */
 static void *free_without_end(void *argument)
 {
 	(void)argument;
 	while (!atomic_load(&is_over)) {
-		CUdeviceptr address = fake_block(4096);
+		CUdeviceptr address = fake_block(16);
 
 		ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 		if (address % 7 == 0)
@@ -300,6 +348,8 @@ int main(void)
 	tcase_add_loop_test(tests, a_capture_that_does_not_begin_opens_again, 0, 6);
 	tcase_add_test(tests, a_spoilt_capture_ends_with_its_error);
 	tcase_add_test(tests, a_capture_of_another_thread_goes_on);
+	tcase_add_test(tests, a_capture_of_another_threads_own_stream_goes_on);
+	tcase_add_test(tests, an_end_by_another_thread_takes_no_capture_of_this_one);
 	tcase_add_test(tests, a_capture_ends_with_its_stream);
 	tcase_add_test(tests, captures_end_with_their_context);
 	tcase_add_test(tests, any_number_of_captures_is_counted);

@@ -168,7 +168,7 @@ START_TEST(the_eleventh_free_releases_all_eleven)
 }
 END_TEST
 
-/* As another thread does, while this one is in a pass. */
+/* As another thread does, while this one is in a pass; the first call is the proof's. */
 static void free_another(void)
 {
 	static const struct deferq_item item = { .handle = 0x900000, .bytes = 512 };
@@ -176,7 +176,7 @@ static void free_another(void)
 	CUresult result;
 	uint64_t waited;
 
-	if (fake_calls(API_cuMemFreeAsync) < 500)
+	if (fake_calls(API_cuMemFreeAsync) > 1 && fake_calls(API_cuMemFreeAsync) < 500)
 		ck_assert_int_eq(deferq_add(deferq_find(1), &item, &result, &waited, &report),
 				 DEFERQ_QUEUED);
 	deferq_told(&report);
