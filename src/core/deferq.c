@@ -7,10 +7,12 @@
 
 #include <sched.h>
 #include <stddef.h>
+#include <time.h>
 
 enum {
 	SPINS = 200,
-	PATIENCE_US = 1000 * 1000,
+	NAP_NS = 50 * 1000,
+	PATIENCE_US = 10 * 1000,
 };
 
 struct deferq_settings deferq_settings;
@@ -129,13 +131,18 @@ void deferq_exclude(struct deferq *queue)
 	atomic_store(&queue->is_shut, true);
 }
 
-/* Only threads that wait for the event of their free are left; they are told, and go round us. */
-static bool abandon_waiters(struct deferq *queue)
+/*
+ * Only threads that wait for an event are left; they are told, and go round us.
+ * Where another call has told them so they go on when the last call is over,
+ * this one among them: it may not wait for them.
+ */
+static bool abandon_waiters(struct deferq *queue, bool is_impatient)
 {
 	bool is_done;
 
 	lock_take(&queue->lock);
-	is_done = atomic_load(&queue->users) == queue->waiters;
+	is_done = (is_impatient || queue->is_abandoned) &&
+		  atomic_load(&queue->users) == queue->waiters;
 	queue->is_abandoned = queue->is_abandoned || is_done;
 	lock_give(&queue->lock);
 	return is_done;
@@ -148,11 +155,14 @@ void deferq_dying(struct deferq *queue, bool is_certain)
 
 	atomic_fetch_add(&queue->dying, 1);
 	for (int i = 0; atomic_load(&queue->users); i++) {
-		if (i > SPINS)
-			sched_yield();
-		if (!is_certain && deferq_driver()->ticks() - start > patience &&
-		    abandon_waiters(queue))
+		bool is_impatient = !is_certain && deferq_driver()->ticks() - start > patience;
+
+		if (i < SPINS)
+			continue;
+		if (abandon_waiters(queue, is_impatient))
 			return;
+		sched_yield();
+		i = SPINS;
 	}
 }
 
@@ -171,22 +181,28 @@ void deferq_begin_wait(struct deferq *queue)
 	lock_give(&queue->lock);
 }
 
-static bool is_abandoned(struct deferq *queue)
+void deferq_count_wait(struct deferq *queue, uint64_t *count)
 {
-	bool is_so;
+	lock_take(&queue->lock);
+	++*count;
+	lock_give(&queue->lock);
+}
+
+/* One that was abandoned counts as waiting until no call may end the context. */
+static bool go_round(struct deferq *queue)
+{
+	bool is_abandoned;
 
 	lock_take(&queue->lock);
-	is_so = queue->is_abandoned && !atomic_load(&queue->is_dead);
+	is_abandoned = queue->is_abandoned && !atomic_load(&queue->is_dead);
+	queue->waiters -= !is_abandoned;
 	lock_give(&queue->lock);
-	return is_so;
+	return is_abandoned;
 }
 
 bool deferq_end_wait(struct deferq *queue)
 {
-	lock_take(&queue->lock);
-	queue->waiters--;
-	lock_give(&queue->lock);
-	while (is_abandoned(queue))
+	while (go_round(queue))
 		sched_yield();
 	return !atomic_load(&queue->is_dead);
 }
@@ -263,22 +279,23 @@ static bool is_in_scope(struct deferq *queue)
 }
 
 /* A pass over both queues that waits for nothing. */
-static void pass_both(struct deferq *queue, enum release_cause cause, bool is_idle,
-		      struct deferq_report *report)
+static void pass_both(struct pass *pass)
 {
-	struct pass pass = {
-		.queue = queue,
-		.report = report,
-		.cause = cause,
-		.is_wanted = { true, true },
-		.takes_back = true,
-		.is_idle = is_idle,
-	};
-
-	if (is_empty(queue) || !deferq_enter(queue))
+	pass->is_wanted[QUEUE_MEMORY] = true;
+	pass->is_wanted[QUEUE_OBJECTS] = true;
+	pass->takes_back = true;
+	if (is_empty(pass->queue) || !deferq_enter(pass->queue))
 		return;
-	deferq_pass_quick(&pass);
-	deferq_leave(queue);
+	deferq_pass_quick(pass);
+	deferq_leave(pass->queue);
+}
+
+/* While the program waits, or before it wants to be left alone. */
+static void pass_idle(struct pass *pass)
+{
+	pass->cause = RELEASE_IDLE;
+	if (!is_empty(pass->queue) && !is_in_scope(pass->queue))
+		pass_both(pass);
 }
 
 uint64_t deferq_mark(struct deferq *queue)
@@ -291,23 +308,21 @@ void deferq_synchronized(struct deferq *queue, uint64_t mark, struct deferq_repo
 	if (is_empty(queue))
 		return;
 	deferq_event_raise_ready(queue, mark);
-	if (!is_in_scope(queue))
-		pass_both(queue, RELEASE_IDLE, true, report);
+	pass_idle(&(struct pass){ .queue = queue, .report = report, .is_idle = true });
 }
 
 void deferq_collect(struct deferq *queue, struct deferq_report *report)
 {
-	if (!is_empty(queue) && !is_in_scope(queue))
-		pass_both(queue, RELEASE_IDLE, false, report);
+	pass_idle(&(struct pass){ .queue = queue, .report = report });
 }
 
-void deferq_collect_all(int device, struct deferq_report *report)
+void deferq_collect_inside(struct deferq_report *report)
 {
 	struct deferq *queue;
 	uint32_t number = 0;
 
-	while ((queue = next_queue(device, &number)))
-		deferq_collect(queue, report);
+	while ((queue = next_queue(-1, &number)))
+		pass_idle(&(struct pass){ .queue = queue, .report = report, .is_inside = true });
 }
 
 /* Others may go on freeing: what they add is not this flush's. */
@@ -324,6 +339,29 @@ static bool is_drained(const struct pass *pass)
 	return !is_left;
 }
 
+static uint64_t count_of(struct deferq *queue, const uint64_t *count)
+{
+	uint64_t value;
+
+	lock_take(&queue->lock);
+	value = *count;
+	lock_give(&queue->lock);
+	return value;
+}
+
+/* Those that wait now; or as many others, where there are always some. */
+static void wait_for_frees(struct deferq *queue)
+{
+	uint64_t begun = count_of(queue, &queue->waits_begun);
+	struct timespec nap = { .tv_nsec = NAP_NS };
+
+	for (int i = 0; count_of(queue, &queue->waits_ended) < begun; i++)
+		if (i < SPINS)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+}
+
 static void flush_waiting(struct deferq *queue, enum release_cause cause,
 			  struct deferq_report *report)
 {
@@ -335,6 +373,7 @@ static void flush_waiting(struct deferq *queue, enum release_cause cause,
 		.takes_back = true,
 	};
 
+	wait_for_frees(queue);
 	if (is_empty(queue) || !deferq_enter(queue))
 		return;
 	deferq_wait(&pass, is_drained);
@@ -346,7 +385,19 @@ void deferq_flush(struct deferq *queue, bool does_wait, struct deferq_report *re
 	if (does_wait)
 		flush_waiting(queue, RELEASE_EXPLICIT, report);
 	else
-		pass_both(queue, RELEASE_EXPLICIT, false, report);
+		pass_both(&(struct pass){
+			.queue = queue, .report = report, .cause = RELEASE_EXPLICIT });
+}
+
+/* A free that waits will be pending, and the driver lets no allocation past one. */
+static bool is_any_waiting(struct deferq *queue)
+{
+	bool is_any;
+
+	lock_take(&queue->lock);
+	is_any = queue->waits_begun != queue->waits_ended;
+	lock_give(&queue->lock);
+	return is_any;
 }
 
 bool deferq_has_pending(int device)
@@ -355,7 +406,7 @@ bool deferq_has_pending(int device)
 	uint32_t number = 0;
 
 	while ((queue = next_queue(device, &number)))
-		if (!is_empty(queue))
+		if (!is_empty(queue) || is_any_waiting(queue))
 			return true;
 	return false;
 }

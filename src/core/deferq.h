@@ -36,6 +36,7 @@
 
 enum deferq_kind {
 	DEFERQ_MEMORY,	/* of cuMemAlloc or cuMemAllocPitch */
+	DEFERQ_STUBBORN, /* the same, found to go by cuMemFree alone */
 	DEFERQ_MANAGED, /* of cuMemAllocManaged */
 	DEFERQ_HOST,	/* of cuMemAllocHost or cuMemHostAlloc */
 	DEFERQ_ARRAY,
@@ -116,18 +117,21 @@ struct deferq *deferq_find(uint32_t number);
 enum deferq_answer {
 	DEFERQ_QUEUED,	/* the program's free has succeeded */
 	DEFERQ_REFUSED, /* the driver must have the free now */
+	DEFERQ_FREED,	/* it has, and the block is released */
 	DEFERQ_FAILED,	/* the wait gave *result, which is the free's; the block lives on */
 };
 
 /*
  * The program frees `item` (handle, bytes, id, kind, space and caller are read).
- * Under `does_wait` only plain memory is put off: what the driver releases only
- * while the context is idle is refused once the wait is over, since a later
- * out-of-memory would have to wait for work the program has started since.
- * Where it is a block, the caller has won pending_begin() and calls
- * pending_cancel() unless the answer is QUEUED.  Takes the event; under
- * `does_wait` waits for it, `*waited` ticks; adds; starts a pass if a limit is
- * exceeded and no scope is open; waits if twice the byte limit is.
+ * Under `does_wait` only plain memory is put off, and that only once it is proven
+ * that cuMemFreeAsync takes it: all else is refused at once, before any wait, since
+ * the driver may wait for it itself, and a later out-of-memory would have to wait
+ * for work that the program has started since.  Where it is a block, the caller has
+ * won pending_begin() and calls pending_cancel() unless the answer is QUEUED, or
+ * pending_close() if it is FREED, which it is where a capture has begun during the
+ * wait.  Takes the event; under `does_wait` waits for it, `*waited` ticks; adds;
+ * starts a pass if a limit is exceeded and no scope is open; waits if twice the
+ * byte limit is.
  */
 enum deferq_answer deferq_add(struct deferq *queue, const struct deferq_item *item,
 			      CUresult *result, uint64_t *waited, struct deferq_report *report);
@@ -153,13 +157,13 @@ void deferq_synchronized(struct deferq *queue, uint64_t mark, struct deferq_repo
  */
 void deferq_collect(struct deferq *queue, struct deferq_report *report);
 
-/* The same in every context of the device (-1: in all), ahead of a time without releases. */
-void deferq_collect_all(int device, struct deferq_report *report);
+/* The same in all contexts, for a caller who is inside the gate: see gate_stay(). */
+void deferq_collect_inside(struct deferq_report *report);
 
 /* Release everything; with `does_wait` that means everything.  Cause EXPLICIT. */
 void deferq_flush(struct deferq *queue, bool does_wait, struct deferq_report *report);
 
-/* Whether anything is pending in contexts of the device; -1: of any. */
+/* Whether anything is pending, or soon will be, in contexts of the device; -1: of any. */
 bool deferq_has_pending(int device);
 
 /*
@@ -189,7 +193,7 @@ uint64_t deferq_page_bytes(int device);
 /*
  * The context may die in the driver call to come: no new item or release from
  * now on, and the calls in flight are over when this returns.  Where its death
- * is not certain, frees that still wait after a second are left waiting: the
+ * is not certain, whoever still waits after 10 ms is left waiting: the
  * driver would not make this thread wait for them.  It then was, and
  * the items are dropped without a driver call (deferq_drop(), whoever records
  * the context's end closes them), or was not (deferq_revive()).

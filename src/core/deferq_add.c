@@ -82,6 +82,7 @@ struct claim {
 	uint64_t ready;
 	CUevent event;
 	CUevent passed; /* the free's own wait, over; to be given back */
+	bool has_waited;
 };
 
 /* Take the event of a free, and see whether it has passed; inside the gate. */
@@ -103,6 +104,8 @@ static enum deferq_answer wait_for_event(struct deferq *queue, struct claim *cla
 					 CUresult *result, uint64_t *waited)
 {
 	if (*result == CUDA_ERROR_NOT_READY) {
+		claim->has_waited = true;
+		deferq_count_wait(queue, &queue->waits_begun);
 		deferq_begin_wait(queue);
 		*result = deferq_event_wait(claim->event, waited);
 		if (!deferq_end_wait(queue))
@@ -246,28 +249,70 @@ static bool may_put_off(struct deferq *queue, const struct deferq_item *item)
 	       (item->kind == DEFERQ_MEMORY && deferq_proof_holds(queue));
 }
 
+/*
+ * A capture has begun during the wait, so nothing may become pending: the driver
+ * frees now, in the mode in which no capture minds.
+ */
+static enum deferq_answer free_now(struct deferq *queue, const struct deferq_item *item,
+				   const struct claim *claim, CUresult *result)
+{
+	const struct driver *driver = deferq_driver();
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult exchanged = driver->thread_exchange_capture_mode(&mode);
+
+	*result = driver->mem_free(item->handle);
+	if (exchanged == CUDA_SUCCESS)
+		driver->thread_exchange_capture_mode(&mode);
+	deferq_event_give(queue, claim->passed);
+	return *result == CUDA_SUCCESS ? DEFERQ_FREED : DEFERQ_FAILED;
+}
+
+/* Whoever begins a capture collects what is pending: nothing is to come behind that. */
+static enum deferq_answer enter_inside(struct deferq *queue, const struct deferq_item *item,
+				       const struct claim *claim, CUresult *result,
+				       struct standing *standing)
+{
+	bool is_in;
+
+	if (!claim->passed)
+		return enter(queue, item, claim, standing) ? DEFERQ_QUEUED : DEFERQ_REFUSED;
+	if (!gate_enter())
+		return free_now(queue, item, claim, result);
+	is_in = enter(queue, item, claim, standing);
+	gate_leave();
+	return is_in ? DEFERQ_QUEUED : DEFERQ_REFUSED;
+}
+
+static void keep_limits(struct deferq *queue, enum queue_kind kind, struct standing *standing,
+			struct deferq_report *report)
+{
+	if (!standing->cause && standing->is_over_bound)
+		standing->cause = RELEASE_BYTES;
+	if (standing->cause)
+		deferq_add_keep_limits(queue, kind, standing, report);
+}
+
 static enum deferq_answer add(struct deferq *queue, const struct deferq_item *item,
 			      CUresult *result, uint64_t *waited, struct deferq_report *report)
 {
-	enum queue_kind kind = deferq_queue_of((enum deferq_kind)item->kind);
+	enum deferq_kind kind = (enum deferq_kind)item->kind;
 	struct claim claim = { 0 };
 	enum deferq_answer answer = DEFERQ_REFUSED;
 	struct standing standing;
 
 	if (may_put_off(queue, item))
 		answer = claim_item(queue, item, &claim, result, waited);
+	if (answer == DEFERQ_QUEUED && !claim.serial)
+		claim.serial = atomic_fetch_add(&queue->serial, 1) + 1;
+	if (answer == DEFERQ_QUEUED)
+		answer = enter_inside(queue, item, &claim, result, &standing);
+	if (claim.has_waited)
+		deferq_count_wait(queue, &queue->waits_ended);
 	if (answer != DEFERQ_QUEUED)
 		return answer;
-	if (!claim.serial)
-		claim.serial = atomic_fetch_add(&queue->serial, 1) + 1;
-	if (!enter(queue, item, &claim, &standing))
-		return DEFERQ_REFUSED;
-	if (!claim.event && !claim.ready && deferq_needs_event((enum deferq_kind)item->kind))
+	if (!claim.event && !claim.ready && deferq_needs_event(kind))
 		atomic_store(&queue->lacks_event, true);
-	if (!standing.cause && standing.is_over_bound)
-		standing.cause = RELEASE_BYTES;
-	if (standing.cause)
-		deferq_add_keep_limits(queue, kind, &standing, report);
+	keep_limits(queue, deferq_queue_of(kind), &standing, report);
 	return DEFERQ_QUEUED;
 }
 

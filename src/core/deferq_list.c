@@ -40,8 +40,8 @@ void deferq_list_remove(struct item_list *list, struct deferq_item *before,
 
 uint64_t deferq_list_pages(const struct deferq_item *item)
 {
-	bool is_on_device = item->kind == DEFERQ_MEMORY || item->kind == DEFERQ_ARRAY ||
-			    item->kind == DEFERQ_MIPMAPPED_ARRAY;
+	bool is_on_device = item->kind == DEFERQ_MEMORY || item->kind == DEFERQ_STUBBORN ||
+			    item->kind == DEFERQ_ARRAY || item->kind == DEFERQ_MIPMAPPED_ARRAY;
 
 	if (!is_on_device || item->bytes <= SHARED_PAGE_MOST)
 		return 0;

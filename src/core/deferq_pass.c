@@ -117,6 +117,7 @@ static CUresult release(const struct deferq *queue, const struct deferq_item *it
 	case DEFERQ_MEMORY:
 		return item->is_issued ? driver->mem_free_async(item->handle, queue->stream) :
 					 driver->mem_free(item->handle);
+	case DEFERQ_STUBBORN:
 	case DEFERQ_MANAGED:
 		return driver->mem_free(item->handle);
 	case DEFERQ_HOST:
@@ -226,6 +227,23 @@ static bool finish_item(struct pass *pass, enum queue_kind kind, struct deferq_i
 	return item->is_issued;
 }
 
+/* The proof was one block; what is refused now is no error until cuMemFree says so. */
+static bool is_stubborn(const struct deferq_item *item)
+{
+	return item->is_issued && (item->result == CUDA_ERROR_INVALID_VALUE ||
+				   item->result == CUDA_ERROR_NOT_SUPPORTED);
+}
+
+static void put_back(struct deferq *queue, struct deferq_item *item)
+{
+	item->kind = DEFERQ_STUBBORN;
+	item->is_issued = false;
+	item->result = CUDA_SUCCESS;
+	lock_take(&queue->lock);
+	deferq_list_append(&queue->waiting[QUEUE_MEMORY], item);
+	lock_give(&queue->lock);
+}
+
 static bool is_late(const struct pass *pass)
 {
 	return pass->deadline && deferq_driver()->ticks() > pass->deadline &&
@@ -246,7 +264,9 @@ static void release_ready(struct pass *pass, enum queue_kind kind)
 		item->closed = deferq_driver()->ticks();
 		item->cause = pass->cause;
 		item->result = (uint16_t)release(queue, item);
-		if (finish_item(pass, kind, item))
+		if (is_stubborn(item))
+			put_back(queue, item);
+		else if (finish_item(pass, kind, item))
 			walk.issued = item;
 	}
 	if (!walk.issued)
@@ -420,7 +440,9 @@ void deferq_pass_quick(struct pass *pass)
 	else if (!lock_try(&queue->claim))
 		return;
 	deferq_pass_begin(pass);
-	if (gate_enter()) {
+	if (pass->is_inside) {
+		deferq_pass_run(pass);
+	} else if (gate_enter()) {
 		deferq_pass_run(pass);
 		gate_leave();
 	}

@@ -67,6 +67,24 @@ void deferq_proof_try(struct deferq *queue)
 		atomic_store(&queue->plain, prove(queue));
 }
 
+/*
+ * Under a policy whose frees wait nothing is put off where the proof has failed,
+ * so no idle moment comes for the block of it: it goes here, where the program's
+ * own free is about to wait as long.  Outside the gate, in the mode in which no
+ * capture minds.
+ */
+static void free_leftover(struct deferq *queue)
+{
+	const struct driver *driver = deferq_driver();
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult exchanged = driver->thread_exchange_capture_mode(&mode);
+
+	driver->mem_free(queue->leftover);
+	queue->leftover = 0;
+	if (exchanged == CUDA_SUCCESS)
+		driver->thread_exchange_capture_mode(&mode);
+}
+
 bool deferq_proof_holds(struct deferq *queue)
 {
 	if (atomic_load(&queue->plain) == PLAIN_UNKNOWN && lock_try(&queue->claim)) {
@@ -74,6 +92,8 @@ bool deferq_proof_holds(struct deferq *queue)
 			deferq_proof_try(queue);
 			gate_leave();
 		}
+		if (queue->leftover && deferq_settings.does_wait)
+			free_leftover(queue);
 		lock_give(&queue->claim);
 	}
 	return atomic_load(&queue->plain) == PLAIN_WORKS;

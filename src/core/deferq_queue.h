@@ -59,8 +59,10 @@ struct deferq {
 	 * free at once meet here more than anywhere.
 	 */
 	struct lock lock;
-	uint32_t waiters;	  /* those of the users that wait for the event of their free */
+	uint32_t waiters;	  /* those of the users that wait for an event */
 	bool is_abandoned;	  /* the context may die although they wait */
+	uint64_t waits_begun;	  /* frees that have begun to wait, ever */
+	uint64_t waits_ended;	  /* those of them that are queued by now, or were refused */
 	_Atomic uint64_t pending; /* items waiting or issued; read by anybody */
 	struct item_list waiting[QUEUE_KINDS];
 	struct item_list issued; /* cuMemFreeAsync called, bytes not back */
@@ -143,11 +145,14 @@ bool deferq_enter(struct deferq *queue);
 void deferq_leave(struct deferq *queue);
 
 /*
- * Around a wait for the event of a free, whose thread is a user meanwhile.  False:
- * the context has died in it, and the event with it.
+ * Around a wait for an event outside the gate; the thread is a user meanwhile.
+ * False: the context has died in it, and the event with it.
  */
 void deferq_begin_wait(struct deferq *queue);
 bool deferq_end_wait(struct deferq *queue);
+
+/* A free begins to wait, or has waited and is done: one of the two counts of that. */
+void deferq_count_wait(struct deferq *queue, uint64_t *count);
 
 /* How a queue stands to its limits.  Nothing is exceeded while a scope is open. */
 struct standing {
@@ -195,6 +200,7 @@ struct pass {
 	bool is_idle;	 /* the program has just seen the context idle */
 	bool is_busy;	 /* it is known not to be idle */
 	bool is_forced;	 /* release even if the driver waits */
+	bool is_inside;	 /* the caller is inside the gate */
 	bool is_patient; /* waits for another pass to end */
 	bool has_tried;	 /* to tell whether plain blocks go by cuMemFreeAsync */
 	uint64_t start;

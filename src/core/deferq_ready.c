@@ -46,8 +46,8 @@ static void take_late_event(struct pass *pass)
 	lock_take(&queue->lock);
 	for (int kind = 0; kind < QUEUE_KINDS; kind++)
 		for (struct deferq_item *item = queue->waiting[kind].first; item; item = item->next)
-			if (!item->event && !deferq_ready_is(queue, item) && item->serial < serial &&
-			    (!newest || item->serial > newest->serial))
+			if (!item->event && !deferq_ready_is(queue, item) &&
+			    item->serial < serial && (!newest || item->serial > newest->serial))
 				newest = item;
 	if (newest) {
 		newest->event = event;
@@ -57,38 +57,47 @@ static void take_late_event(struct pass *pass)
 	deferq_event_give(queue, event);
 }
 
-/* The first item of a list that may be in use and has an event to ask. */
+/* May be in use, and has an event to ask. */
+static bool is_open(const struct deferq *queue, const struct deferq_item *item)
+{
+	return item->event && !deferq_ready_is(queue, item);
+}
+
+/* The first such item of a list; NULL: there is none. */
 struct deferq_item *deferq_ready_first_not(struct deferq *queue, enum queue_kind kind)
 {
 	struct deferq_item *item;
 
 	lock_take(&queue->lock);
 	item = queue->waiting[kind].first;
-	while (item && (deferq_ready_is(queue, item) || !item->event))
+	while (item && !is_open(queue, item))
 		item = item->next;
 	lock_give(&queue->lock);
 	return item;
 }
 
-/* The newest item that has an event, and how many come before it in the list. */
-static struct deferq_item *newest_asked(struct deferq *queue, enum queue_kind kind,
-					uint64_t *before)
+/* The last such item that is the pass's, and how many stand before it; NULL: there is none. */
+static struct deferq_item *last_open(const struct pass *pass, enum queue_kind kind,
+				     uint64_t *before)
 {
-	struct deferq_item *newest = NULL, *item;
+	struct deferq *queue = pass->queue;
+	struct deferq_item *last = NULL, *item;
 	uint64_t at = 0;
 
 	lock_take(&queue->lock);
 	item = queue->waiting[kind].last;
-	if (item && item->event) {
-		newest = item;
-		at = queue->waiting[kind].count;
-	} else {
-		for (item = queue->waiting[kind].first; item; item = item->next, at++)
-			newest = item->event ? item : newest;
+	if (item && item->serial <= pass->newest && is_open(queue, item)) {
+		last = item;
+		*before = queue->waiting[kind].count - 1;
+	}
+	for (item = last ? NULL : queue->waiting[kind].first; item; item = item->next, at++) {
+		if (item->serial > pass->newest || !is_open(queue, item))
+			continue;
+		last = item;
+		*before = at;
 	}
 	lock_give(&queue->lock);
-	*before = at ? at - 1 : 0;
-	return newest;
+	return last;
 }
 
 /* The item at this place of a list, or the next one that has an event and is not known yet. */
@@ -99,7 +108,7 @@ static struct deferq_item *item_at(struct deferq *queue, enum queue_kind kind, u
 
 	lock_take(&queue->lock);
 	item = queue->waiting[kind].first;
-	while (item && (at < *place || !item->event || deferq_ready_is(queue, item))) {
+	while (item && (at < *place || !is_open(queue, item))) {
 		item = item->next;
 		at++;
 	}
@@ -124,21 +133,25 @@ static void search(struct pass *pass, enum queue_kind kind, uint64_t end)
 	}
 }
 
-/* Mostly all have passed or none has: the newest is asked first, then the oldest. */
+/*
+ * Mostly all have passed or none has: the last is asked first, then the oldest.
+ * Threads that free at once may stand in the list in another order than their
+ * serials, so that the last does not always vouch for all.
+ */
 static void learn(struct pass *pass, enum queue_kind kind)
 {
 	struct deferq *queue = pass->queue;
-	struct deferq_item *newest, *oldest;
+	struct deferq_item *last, *oldest;
 	uint64_t before;
 
+	while ((last = last_open(pass, kind, &before)) &&
+	       deferq_ready_has_passed(pass, last->event, last->serial))
+		continue;
+	if (!last || pass->error)
+		return;
 	oldest = deferq_ready_first_not(queue, kind);
-	if (!oldest)
-		return;
-	newest = newest_asked(queue, kind, &before);
-	if (deferq_ready_has_passed(pass, newest->event, newest->serial) || newest == oldest ||
-	    pass->error)
-		return;
-	if (deferq_ready_has_passed(pass, oldest->event, oldest->serial))
+	if (oldest && oldest != last &&
+	    deferq_ready_has_passed(pass, oldest->event, oldest->serial))
 		search(pass, kind, before);
 }
 

@@ -30,8 +30,14 @@ static CUevent event_to_wait(struct pass *pass, uint64_t *serial, bool *is_ours)
 /* Outside the gate: a capture may begin meanwhile. */
 static void wait_for(struct pass *pass, CUevent event, uint64_t serial, bool is_ours)
 {
-	CUresult result = deferq_event_wait(event, &pass->waited);
+	CUresult result;
 
+	deferq_begin_wait(pass->queue);
+	result = deferq_event_wait(event, &pass->waited);
+	if (!deferq_end_wait(pass->queue)) {
+		pass->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+		return;
+	}
 	if (result == CUDA_SUCCESS)
 		deferq_event_raise_ready(pass->queue, serial);
 	else
@@ -52,6 +58,27 @@ static void force(struct pass *pass)
 	pass->waited += deferq_driver()->ticks() - start;
 }
 
+/*
+ * What was queued after a wait of its own is not waited for again: what is left
+ * of it came meanwhile, and work that has begun since may never end.  But for a
+ * block that the driver would not take as it took the others: without a wait it
+ * may stay for good.
+ */
+static bool is_worth_waiting(const struct pass *pass)
+{
+	struct deferq *queue = pass->queue;
+	struct deferq_item *item;
+
+	if (!deferq_settings.does_wait)
+		return true;
+	lock_take(&queue->lock);
+	item = queue->waiting[QUEUE_MEMORY].first;
+	while (item && item->kind != DEFERQ_STUBBORN)
+		item = item->next;
+	lock_give(&queue->lock);
+	return item != NULL;
+}
+
 /* One round inside the gate; true: there is something to wait for before the next. */
 static bool go_round(struct pass *pass, bool (*is_enough)(const struct pass *),
 		     uint32_t *idle_waits, CUevent *event, uint64_t *serial, bool *is_ours)
@@ -61,7 +88,7 @@ static bool go_round(struct pass *pass, bool (*is_enough)(const struct pass *),
 	deferq_pass_run(pass);
 	if (!pass->until)
 		pass->until = atomic_load(&pass->queue->serial);
-	if (pass->error || is_enough(pass))
+	if (pass->error || is_enough(pass) || !is_worth_waiting(pass))
 		return false;
 	*event = event_to_wait(pass, serial, is_ours);
 	if (*event && !(*is_ours && ++*idle_waits > IDLE_WAITS))

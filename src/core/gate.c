@@ -22,6 +22,16 @@ void gate_open(void)
 	atomic_fetch_sub_explicit(&gate_captures, 1, memory_order_release);
 }
 
+/* Whoever else begins a capture waits for this thread, which looks after it is counted. */
+bool gate_stay(void)
+{
+	atomic_fetch_add_explicit(&gate_in_flight, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&gate_captures, memory_order_seq_cst) == 1)
+		return true;
+	gate_leave();
+	return false;
+}
+
 void gate_reset(void)
 {
 	atomic_store_explicit(&gate_captures, 0, memory_order_relaxed);

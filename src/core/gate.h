@@ -58,6 +58,12 @@ static inline void gate_leave(void)
 void gate_shut(void);
 void gate_open(void);
 
+/*
+ * After gate_shut(), before the capture begins: true as long as no other one is
+ * live, and then none begins before gate_leave().
+ */
+bool gate_stay(void);
+
 /* Child of fork: its one thread is outside, and no capture is its own. */
 void gate_reset(void);
 

@@ -27,8 +27,9 @@ struct call {
 	CUresult result;
 	uint16_t api;
 	uint8_t flags;	    /* of the next record; RECORD_MORE once there was one */
-	bool is_second;	    /* memory had run out, the driver is called once more */
+	uint8_t attempts;   /* of a call that has run out of memory before */
 	bool has_taken;	    /* an around hook holds `taken` */
+	bool is_forwarded;  /* a free that the driver has, counted in deferral_forwarded */
 	uint8_t finding;    /* enum finding_kind: a guard found `taken` pending ... */
 	uint64_t named;	    /* ... at this address, which the program named */
 	struct block taken; /* out of the tracker while the driver frees it */
@@ -60,7 +61,7 @@ static inline bool call_begin(struct call *call, enum api api, const void *calle
 	call->caller = caller;
 	call->api = (uint16_t)api;
 	call->flags = 0;
-	call->is_second = false;
+	call->attempts = 0;
 	call->start = clock_ticks(self->clock);
 	segment_mark_busy(self, call->start);
 	return true;
@@ -161,7 +162,7 @@ static inline bool call_begin_counted(struct call *call, enum api api, const voi
 	call->caller = caller;
 	call->api = (uint16_t)api;
 	call->flags = RECORD_MORE;
-	call->is_second = false;
+	call->attempts = 0;
 	call->start = 0;
 	call->ticks = 0;
 	return true;

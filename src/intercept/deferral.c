@@ -13,6 +13,7 @@
 #include <sys/sysinfo.h>
 
 _Atomic uint32_t deferral_policy;
+_Atomic uint32_t deferral_forwarded;
 
 /* Under the lock; what was configured holds in a child of fork too. */
 static bool is_configured;
@@ -88,6 +89,7 @@ void deferral_meet(uint64_t handle, uint32_t number, int device)
 
 void deferral_reset(void)
 {
+	atomic_store(&deferral_forwarded, 0);
 	lock_give(&configuring);
 }
 
@@ -195,7 +197,10 @@ static bool queue_block(struct call *call, const struct block *block, struct def
 	enum deferq_answer answer = deferq_add(queue, &item, &result, &waited, &report);
 
 	errno = saved_errno;
-	if (answer != DEFERQ_QUEUED)
+	if (answer == DEFERQ_FREED)
+		pending_close((enum block_space)block->space, block->address, block->bytes,
+			      block->id);
+	else if (answer != DEFERQ_QUEUED)
 		pending_cancel(block);
 	if (answer != DEFERQ_REFUSED) {
 		call_returned(call, result);
@@ -203,6 +208,12 @@ static bool queue_block(struct call *call, const struct block *block, struct def
 	}
 	deferral_tell(call, &report);
 	return answer != DEFERQ_REFUSED;
+}
+
+static bool is_driver_waiting(void)
+{
+	return atomic_load_explicit(&deferral_forwarded, memory_order_relaxed) &&
+	       atomic_load_explicit(&deferral_policy, memory_order_relaxed) == DEFERRAL_DEFERRED;
 }
 
 /* Of two threads that free one block at once, one frees it a second time. */
@@ -214,7 +225,7 @@ bool deferral_free(struct call *call, const struct block *block, enum deferq_kin
 	if (block->is_pending)
 		return deferral_refuse(call, block);
 	queue = deferral_queue(block->context);
-	if (!queue || !may_wait(block))
+	if (!queue || !may_wait(block) || is_driver_waiting())
 		return false;
 	if (pending_begin(block))
 		return queue_block(call, block, queue, kind);
@@ -314,14 +325,12 @@ void deferral_collect(struct call *call)
 }
 
 /* The call of the program begins behind it. */
-void deferral_collect_all(struct call *call)
+void deferral_collect_inside(struct call *call)
 {
 	struct deferq_report report = { 0 };
 	int saved_errno = errno;
 
-	if (!deferq_has_pending(-1))
-		return;
-	deferq_collect_all(-1, &report);
+	deferq_collect_inside(&report);
 	errno = saved_errno;
 	deferral_tell(call, &report);
 	call->start = clock_ticks(call->self->clock);

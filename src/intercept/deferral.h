@@ -46,6 +46,28 @@ void deferral_reset(void);
 struct deferq *deferral_queue(uint32_t context);
 
 /*
+ * A free that the driver has may wait for the device, and other threads' calls
+ * behind it, an event of ours too: where it is not worse than without us, other
+ * frees go the same way meanwhile.  Around the driver's call.
+ */
+extern _Atomic uint32_t deferral_forwarded;
+
+static inline bool deferral_forward(void)
+{
+	bool is_on = deferral_is_on();
+
+	if (is_on)
+		atomic_fetch_add_explicit(&deferral_forwarded, 1, memory_order_relaxed);
+	return is_on;
+}
+
+static inline void deferral_returned(bool is_counted)
+{
+	if (is_counted)
+		atomic_fetch_sub_explicit(&deferral_forwarded, 1, memory_order_relaxed);
+}
+
+/*
  * The program frees a block, a copy of the tracker's entry.  True: the call is
  * answered and recorded.  False: the driver must have it.
  */
@@ -73,8 +95,11 @@ static inline void deferral_tell(struct call *call, struct deferq_report *report
 /* Release what the current context uses no more. */
 void deferral_collect(struct call *call);
 
-/* Release what any context uses no more: for a time nothing will be. */
-void deferral_collect_all(struct call *call);
+/*
+ * The same in any context, by one who begins a capture and is inside the gate:
+ * for a time nothing will be released.
+ */
+void deferral_collect_inside(struct call *call);
 
 /* The program has waited for the device. */
 static inline void deferral_synchronized(struct call *call)

@@ -204,6 +204,7 @@ function write_defer(n)
 {
 	print "\tif (deferral_is_on() && " hook_call(n, hook[n], "_defer") ")"
 	print "\t\treturn call_end(&call);"
+	print "\tcall.is_forwarded = deferral_forward();"
 }
 
 # The driver's call and what comes of it; where it may be tried again, in a loop.
@@ -235,6 +236,8 @@ function write_recorded(n,    way)
 	if (way == "around" || way == "defer")
 		print "\t" hook_call(n, hook[n], "_before") ";"
 	write_attempt(n, "")
+	if (way == "defer")
+		print "\tdeferral_returned(call.is_forwarded);"
 	if (sync[n])
 		print "\tdeferral_synchronized(&call);"
 	print "\treturn call_end(&call);"

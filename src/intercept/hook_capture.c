@@ -12,8 +12,12 @@
 void hook_capture_begin_before(struct call *call, uint64_t stream)
 {
 	(void)stream;
-	deferral_collect_all(call);
 	gate_shut();
+	if (!deferral_is_on() || !gate_stay())
+		return;
+	if (deferq_has_pending(-1))
+		deferral_collect_inside(call);
+	gate_leave();
 }
 
 /* The stream captures by now, but this call was none that it captured. */

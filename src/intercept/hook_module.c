@@ -60,7 +60,7 @@ void hook_module_global(struct call *call, uint64_t module, uint64_t address, ui
 	struct block block;
 	uint64_t id;
 
-	if (!address || tracker_find(SPACE_ADDRESS, address, &block))
+	if (!address || (tracker_find(SPACE_ADDRESS, address, &block) && !block.is_pending))
 		return;
 	now = current_ask();
 	call->start = clock_ticks(call->self->clock);

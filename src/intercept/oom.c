@@ -7,6 +7,12 @@
 #include <errno.h>
 
 /*
+ * What a flush gives back another thread may take, which was due to it all the
+ * same, so one attempt more is not always enough.
+ */
+enum { ATTEMPTS = 8 };
+
+/*
  * The device that has run out; -1: any.  Host memory is all devices', and where
  * a call names the device, or a handle of it, the current context says nothing.
  */
@@ -49,7 +55,7 @@ static bool may_succeed(const struct call *call)
 /* With a capture live nothing is flushed: the program gets its error. */
 void oom_consider(struct call *call)
 {
-	if (!call->is_second && deferral_is_on() && !gate_is_shut() && may_succeed(call))
+	if (call->attempts < ATTEMPTS && deferral_is_on() && !gate_is_shut() && may_succeed(call))
 		call->flags |= RECORD_BY_CUSTODY | RECORD_MORE;
 }
 
@@ -61,7 +67,7 @@ void oom_release(struct call *call)
 	deferq_out_of_memory(device_of(call), &report);
 	errno = saved_errno;
 	deferral_tell(call, &report);
-	call->is_second = true;
+	call->attempts++;
 	call->flags = 0;
 	call->start = clock_ticks(call->self->clock);
 	segment_mark_busy(call->self, call->start);

@@ -4,6 +4,13 @@
 #include "core/deferq_queue.h"
 #include "core/gate.h"
 
+/* What may be called whether or not a capture is live, from a thread that is relaxed. */
+static bool is_allowed_outside(enum model_function function)
+{
+	return function == MODEL_EVENT_SYNCHRONIZE ||
+	       (function == MODEL_MEM_FREE && model_thread.mode == CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
 /* One thread: where it stands with the gate and the locks. */
 static void check_place(enum model_function function)
 {
@@ -16,7 +23,7 @@ static void check_place(enum model_function function)
 			model_complain("function %d was called under a lock", function);
 	if (function == MODEL_EVENT_SYNCHRONIZE && inside)
 		model_complain("a wait inside the gate");
-	if (function != MODEL_EVENT_SYNCHRONIZE && !inside)
+	if (!is_allowed_outside(function) && !inside)
 		model_complain("function %d was called outside the gate", function);
 }
 
@@ -51,7 +58,7 @@ static CUresult begin_call(enum model_function function)
 	interrupt(function);
 	if (!is_harmless(function)) {
 		check_place(function);
-		if (LOAD(model.is_capturing) && function != MODEL_EVENT_SYNCHRONIZE)
+		if (LOAD(model.is_capturing) && !is_allowed_outside(function))
 			model_complain("function %d was called during a capture", function);
 	}
 	return is_to_fail(function) ? (CUresult)LOAD(model.functions[function].result) :
@@ -328,7 +335,8 @@ static CUresult mem_free(CUdeviceptr address)
 	CUresult result = begin_call(MODEL_MEM_FREE);
 	struct thing *thing = model_find_thing(address);
 
-	check_kind(thing, DEFERQ_MEMORY, DEFERQ_MANAGED);
+	if (LOAD(thing->kind) != DEFERQ_STUBBORN)
+		check_kind(thing, DEFERQ_MEMORY, DEFERQ_MANAGED);
 	return release(thing, result, STATE_GONE, true);
 }
 
@@ -338,11 +346,12 @@ static CUresult mem_free_async(CUdeviceptr address, CUstream stream)
 	struct thing *thing = model_find_thing(address);
 	uint32_t number = stream_number(stream);
 
-	check_kind(thing, DEFERQ_MEMORY, DEFERQ_MEMORY);
+	check_kind(thing, DEFERQ_MEMORY, DEFERQ_STUBBORN);
 	if (LOAD(model.streams[number].context) != LOAD(thing->context))
 		model_complain("a block of context %u on a stream of %u", LOAD(thing->context),
 			       LOAD(model.streams[number].context));
-	if (!result && model_plain == MODEL_PLAIN_REFUSED)
+	if (!result &&
+	    (model_plain == MODEL_PLAIN_REFUSED || LOAD(thing->kind) == DEFERQ_STUBBORN))
 		return CUDA_ERROR_INVALID_VALUE;
 	STORE(thing->stream, number);
 	STORE(thing->epoch, LOAD(model.streams[number].epoch));

@@ -93,7 +93,10 @@ uint64_t model_done(uint32_t number);
 uint64_t model_now(void);
 void model_pass_us(uint64_t microseconds);
 
-/* What is allocated: memory, and all else that can be put off. */
+/*
+ * What is allocated: memory, and all else that can be put off.  A stubborn block
+ * is one that cuMemFreeAsync refuses whatever it does with others.
+ */
 uint64_t model_make(uint32_t context, enum deferq_kind kind, uint64_t bytes);
 bool model_remake(uint64_t handle); /* a block at an address that is back; false: it is not */
 uint32_t model_generation(uint64_t handle); /* how often something was made there */

@@ -155,6 +155,14 @@ static void book(struct deferq_report *report)
 	deferq_told(report);
 }
 
+/* The driver must have the free, or it has failed. */
+static void take_back(const struct block *block, uint64_t handle)
+{
+	atomic_fetch_sub_explicit(&queued[number_of(handle)], 1, memory_order_relaxed);
+	if (block->id)
+		pending_cancel(block);
+}
+
 enum deferq_answer program_free(uint64_t handle)
 {
 	enum deferq_kind kind = model_kind(handle);
@@ -173,14 +181,18 @@ enum deferq_answer program_free(uint64_t handle)
 		item.id = block.id;
 		item.space = block.space;
 	}
+	if (kind == DEFERQ_STUBBORN)
+		item.kind = DEFERQ_MEMORY; /* nobody knows yet */
 	model_use_until_now(handle);
 	atomic_fetch_add_explicit(&queued[number_of(handle)], 1, memory_order_relaxed);
 	answer = deferq_add(deferq_find(model_owner(handle)), &item, &program_result,
 			    &program_waited, &report);
-	if (answer != DEFERQ_QUEUED)
-		atomic_fetch_sub_explicit(&queued[number_of(handle)], 1, memory_order_relaxed);
-	if (answer != DEFERQ_QUEUED && block.id)
-		pending_cancel(&block);
+	if (answer == DEFERQ_FREED) {
+		pending_close((enum block_space)block.space, handle, block.bytes, block.id);
+		atomic_fetch_add_explicit(&closes[number_of(handle)], 1, memory_order_relaxed);
+	} else if (answer != DEFERQ_QUEUED) {
+		take_back(&block, handle);
+	}
 	book(&report);
 	return answer;
 }

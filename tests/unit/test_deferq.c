@@ -5,6 +5,7 @@
  */
 #include "model_program.h"
 
+#include "core/gate.h"
 #include "core/pending.h"
 
 #include <check.h>
@@ -524,18 +525,16 @@ START_TEST(the_memory_of_what_was_told_is_used_again)
 }
 END_TEST
 
-START_TEST(all_contexts_of_a_device_are_collected_at_once)
+START_TEST(all_contexts_are_collected_at_once_inside_the_gate)
 {
 	struct deferq_report report = { 0 };
 
 	program_free_new(1, DEFERQ_MEMORY, 1, 3);
 	program_free_new(2, DEFERQ_MODULE, 1, 3);
 	program_free_new(3, DEFERQ_MEMORY, 1, 3);
-	deferq_collect_all(0, &report);
-	deferq_told(&report);
-	ck_assert(!deferq_has_pending(0));
-	ck_assert_uint_eq(program_waiting(3), 3);
-	deferq_collect_all(-1, &report);
+	ck_assert(gate_enter());
+	deferq_collect_inside(&report);
+	gate_leave();
 	deferq_told(&report);
 	ck_assert(!deferq_has_pending(-1));
 }
@@ -626,7 +625,7 @@ static void add_rest(Suite *suite)
 	tcase_add_test(tests, statistics_tell_what_happened);
 	tcase_add_test(tests, an_item_tells_when_it_was_ready_and_when_it_left);
 	tcase_add_test(tests, the_memory_of_what_was_told_is_used_again);
-	tcase_add_test(tests, all_contexts_of_a_device_are_collected_at_once);
+	tcase_add_test(tests, all_contexts_are_collected_at_once_inside_the_gate);
 	tcase_add_test(tests, a_handle_without_a_block_is_found_while_it_waits);
 	tcase_add_test(tests, a_block_is_pending_until_it_is_back);
 }

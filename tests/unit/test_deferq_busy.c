@@ -568,7 +568,7 @@ static void add_ways(Suite *suite)
 	TCase *tests = add_case(suite, "ways", begin);
 
 	tcase_add_loop_test(tests, what_the_driver_waits_for_goes_only_when_the_context_is_idle,
-			    DEFERQ_MANAGED, DEFERQ_STREAM);
+			    DEFERQ_STUBBORN, DEFERQ_STREAM);
 	tcase_add_test(tests, plain_blocks_go_while_later_work_runs);
 	tcase_add_loop_test(tests, streams_and_events_go_while_the_context_works, 0, 2);
 	tcase_add_test(tests, a_busy_context_is_asked_once_in_a_pass);

@@ -422,6 +422,9 @@ START_TEST(frees_that_wait_do_not_outrun_the_pass)
 
 	program_begin();
 	program_settings.does_wait = true;
+	program_queue(1);
+	program_free_new(1, DEFERQ_MEMORY, 0, 1); /* proves that it need not be the driver's */
+	program_flush(1, true);
 	lock_take(&program_queue(1)->claim);
 	start(&thread, free_many);
 	while (atomic_load(&freed) < MOST_FREES)

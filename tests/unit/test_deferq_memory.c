@@ -87,7 +87,7 @@ START_TEST(what_failed_to_be_released_is_not_worth_a_second_attempt)
 {
 	uint64_t handle = program_free_new(1, DEFERQ_MEMORY, 1, 1);
 
-	model_spoil(handle, CUDA_ERROR_INVALID_VALUE);
+	model_spoil(handle, CUDA_ERROR_NOT_PERMITTED);
 	ck_assert(!program_out_of_memory(0));
 	ck_assert_uint_eq(program_closes(handle), 1);
 }
@@ -95,7 +95,7 @@ END_TEST
 
 START_TEST(a_failed_release_in_one_context_does_not_keep_the_next_from_its_flush)
 {
-	model_spoil(program_free_new(1, DEFERQ_MEMORY, 1, 1), CUDA_ERROR_INVALID_VALUE);
+	model_spoil(program_free_new(1, DEFERQ_MEMORY, 1, 1), CUDA_ERROR_NOT_PERMITTED);
 	program_free_new(2, DEFERQ_MEMORY, 1, 1);
 	ck_assert(program_out_of_memory(0));
 	ck_assert(!deferq_has_pending(0));
@@ -199,7 +199,7 @@ START_TEST(a_failed_release_is_told_and_dropped_and_ends_its_pass)
 {
 	enum deferq_kind kind = failing_kinds[_i / 5];
 	int spoilt = _i % 5;
-	uint64_t first = free_five(kind, spoilt, CUDA_ERROR_INVALID_VALUE), bytes = 0;
+	uint64_t first = free_five(kind, spoilt, CUDA_ERROR_NOT_PERMITTED), bytes = 0;
 	const struct program_told *told;
 	struct deferq_statistics statistics;
 	int failures = 0;
@@ -214,7 +214,7 @@ START_TEST(a_failed_release_is_told_and_dropped_and_ends_its_pass)
 			continue;
 		failures++;
 		ck_assert_uint_eq(item->handle, program_nth(first, spoilt));
-		ck_assert_uint_eq(item->result, CUDA_ERROR_INVALID_VALUE);
+		ck_assert_uint_eq(item->result, CUDA_ERROR_NOT_PERMITTED);
 		ck_assert_uint_eq(item->bytes, 1u << spoilt);
 		ck_assert_ptr_nonnull(item->caller);
 		ck_assert_uint_ne(item->id, 0);
@@ -241,7 +241,7 @@ START_TEST(after_a_failure_the_limit_of_bytes_is_as_far_as_before)
 {
 	uint64_t first = program_free_new(1, DEFERQ_MANAGED, 100, 2);
 
-	model_spoil(first, CUDA_ERROR_INVALID_VALUE);
+	model_spoil(first, CUDA_ERROR_NOT_PERMITTED);
 	program_flush(1, false);
 	ck_assert_uint_eq(program_waiting(1), 1);
 	program_free_new(1, DEFERQ_MANAGED, 100, 1);
@@ -256,7 +256,7 @@ START_TEST(the_free_that_starts_a_pass_succeeds_though_a_release_fails)
 	uint64_t first = program_free_new(1, DEFERQ_MEMORY, 0, 10);
 	uint64_t last = program_make(1, DEFERQ_MEMORY, 0);
 
-	model_spoil(program_nth(first, 4), CUDA_ERROR_INVALID_VALUE);
+	model_spoil(program_nth(first, 4), CUDA_ERROR_NOT_PERMITTED);
 	ck_assert_int_eq(program_free(last), DEFERQ_QUEUED);
 	ck_assert_int_eq(program_result, CUDA_SUCCESS);
 	ck_assert_uint_eq(program_waiting(1), 6);
@@ -265,7 +265,7 @@ END_TEST
 
 START_TEST(a_failure_among_memory_leaves_the_objects_for_the_next_pass)
 {
-	model_spoil(program_free_new(1, DEFERQ_MANAGED, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	model_spoil(program_free_new(1, DEFERQ_MANAGED, 0, 1), CUDA_ERROR_NOT_PERMITTED);
 	program_free_new(1, DEFERQ_MODULE, 0, 2);
 	program_flush(1, false);
 	ck_assert_uint_eq(program_waiting(1), 2);
@@ -279,7 +279,7 @@ START_TEST(a_flush_that_waits_stops_at_a_failure_too)
 	uint64_t first;
 
 	model_submit(1);
-	first = free_five(DEFERQ_MEMORY, 2, CUDA_ERROR_INVALID_VALUE);
+	first = free_five(DEFERQ_MEMORY, 2, CUDA_ERROR_NOT_PERMITTED);
 	program_flush(1, true);
 	ck_assert_uint_eq(program_waiting(1), 2);
 	ck_assert(model_is_back(first));

@@ -24,6 +24,7 @@ struct rule_item {
 	enum deferq_kind kind;
 	bool has_event;
 	bool is_spoilt;
+	bool is_known; /* a stubborn block that cuMemFreeAsync has refused */
 };
 
 struct rule_list {
@@ -139,8 +140,10 @@ static struct rule_item take(struct rule_list *list, int at)
 
 static bool may_go(const struct rule_item *item)
 {
-	return is_ready(item) && (item->kind == DEFERQ_MEMORY || !needs_event(item->kind) ||
-				  rules.done == rules.submitted);
+	return is_ready(item) &&
+	       (item->kind == DEFERQ_MEMORY || !needs_event(item->kind) ||
+		(item->kind == DEFERQ_STUBBORN && !item->is_known) ||
+		rules.done == rules.submitted);
 }
 
 static void release(enum queue_kind kind)
@@ -155,6 +158,11 @@ static void release(enum queue_kind kind)
 			continue;
 		}
 		item = take(list, i);
+		if (item.kind == DEFERQ_STUBBORN && !item.is_known) {
+			item.is_known = true;
+			list->items[list->count++] = item;
+			continue;
+		}
 		rules.has_failed = item.is_spoilt;
 		if (!item.is_spoilt && item.kind == DEFERQ_MEMORY)
 			rules.issued.items[rules.issued.count++] = item;
@@ -227,7 +235,7 @@ static void keep_limits(enum queue_kind kind)
 	}
 }
 
-/* Whether the free is put off at all. */
+/* Whether the free is put off at all; one that is not is neither waited for. */
 static bool is_taken(const struct rule_item *item)
 {
 	bool is_host = item->kind == DEFERQ_HOST;
@@ -238,7 +246,7 @@ static bool is_taken(const struct rule_item *item)
 		return !rules.does_wait &&
 		       bytes_of(&rules.waiting[QUEUE_MEMORY], is_host) + item->bytes <=
 			       (is_host ? HOST_LIMIT : LIMIT);
-	return !rules.does_wait || item->kind == DEFERQ_MEMORY;
+	return !rules.does_wait || item->kind == DEFERQ_MEMORY || item->kind == DEFERQ_STUBBORN;
 }
 
 /* The rules of a free; true: it is put off. */
@@ -246,10 +254,10 @@ static bool add(struct rule_item *item)
 {
 	struct rule_list *list = &rules.waiting[queue_of(item->kind)];
 
-	if (rules.does_wait && needs_event(item->kind) && !rules.is_capturing)
-		wait_for_all();
 	if (!is_taken(item))
 		return false;
+	if (rules.does_wait && needs_event(item->kind))
+		wait_for_all();
 	item->order = ++rules.order;
 	item->work = rules.submitted;
 	item->has_event = needs_event(item->kind) && !rules.is_capturing && !rules.does_wait;
@@ -274,7 +282,7 @@ static void free_one(void)
 
 	item.handle = program_make(1, kind, item.bytes);
 	if (item.is_spoilt)
-		model_spoil(item.handle, CUDA_ERROR_INVALID_VALUE);
+		model_spoil(item.handle, CUDA_ERROR_NOT_PERMITTED);
 	answer = program_free(item.handle);
 	ck_assert_int_eq(answer, add(&item) ? DEFERQ_QUEUED : DEFERQ_REFUSED);
 }

@@ -49,16 +49,27 @@ static void free_by_driver(uint64_t handle)
 		model_complain("a block that was not put off is not there any more");
 }
 
+/*
+ * True: it was put off.  What was freed at once, since a capture has begun
+ * meanwhile, is nobody's any more.
+ */
+static bool free_or_forward(uint64_t handle)
+{
+	enum deferq_answer answer = program_free(handle);
+
+	if (answer == DEFERQ_REFUSED || answer == DEFERQ_FAILED)
+		free_by_driver(handle);
+	return answer == DEFERQ_QUEUED;
+}
+
 static void free_something(uint32_t context, uint32_t *seed)
 {
 	enum deferq_kind kind = draw(seed) % 3 ? DEFERQ_MEMORY :
 						 (enum deferq_kind)(draw(seed) % DEFERQ_KINDS);
 	uint64_t handle = program_make(context, kind, draw(seed) % 40);
 
-	if (program_free(handle) != DEFERQ_QUEUED) {
-		free_by_driver(handle);
+	if (!free_or_forward(handle))
 		return;
-	}
 	queued[atomic_fetch_add(&queued_count, 1)] = handle;
 }
 
@@ -71,19 +82,16 @@ static void make_again(uint32_t *draws)
 	if (!handle || !program_remake(handle))
 		return;
 	atomic_fetch_add(&remade_count, 1);
-	if (program_free(handle) != DEFERQ_QUEUED)
-		free_by_driver(handle);
+	free_or_forward(handle);
 }
 
 static void free_something_spoilt(uint32_t context)
 {
 	uint64_t handle = program_make(context, DEFERQ_MEMORY, 1);
 
-	model_spoil(handle, CUDA_ERROR_INVALID_VALUE);
-	if (program_free(handle) != DEFERQ_QUEUED) {
-		free_by_driver(handle);
+	model_spoil(handle, CUDA_ERROR_NOT_PERMITTED);
+	if (!free_or_forward(handle))
 		return;
-	}
 	atomic_fetch_add(&spoilt_count, context == 1);
 	queued[atomic_fetch_add(&queued_count, 1)] = handle;
 }

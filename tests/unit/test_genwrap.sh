@@ -85,9 +85,11 @@ END
 expect_body 'cuX | cuX | 1 | - | hook | defer: a_b(p, STREAM_NONE) | void *p' << 'END'
 	if (deferral_is_on() && hook_a_b_defer(&call, p, STREAM_NONE))
 		return call_end(&call);
+	call.is_forwarded = deferral_forward();
 	hook_a_b_before(&call, p, STREAM_NONE);
 	call_returned(&call, REAL(next, cuX)(p));
 	hook_a_b_after(&call, p, STREAM_NONE);
+	deferral_returned(call.is_forwarded);
 	return call_end(&call);
 END
 expect_body 'cuX_ptsz | cuX | 1 | ptsz | op | around: f(STREAM(s)) | CUstream s' << 'END'

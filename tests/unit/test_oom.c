@@ -114,7 +114,9 @@ static CUresult CUDAAPI collect_and_fail_once(CUdeviceptr *address, size_t bytes
 	if (!deferq_has_pending(-1))
 		return CUDA_SUCCESS;
 	atomic_store(&fake_is_busy, false);
-	deferq_collect_all(-1, &report);
+	ck_assert(gate_enter());
+	deferq_collect_inside(&report);
+	gate_leave();
 	deferq_told(&report);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
