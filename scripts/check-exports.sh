@@ -34,7 +34,8 @@ table_symbols()
 
 LC_ALL=C
 export LC_ALL
-difference=$(diff <({ table_symbols; printf "%s\n" dlsym dlvsym InitializeInjectionNvtx2; } | sort) \
+own_symbols=(dlsym dlvsym InitializeInjectionNvtx2)
+difference=$(diff <({ table_symbols; printf "%s\n" "${own_symbols[@]}"; } | sort) \
 	<(nm -D --defined-only "$library" | awk '{ print $3 }' | sort))
 [ -z "$difference" ] ||
 	complain "exports (>) differ from driver.tbl (<):" $'\n'"$(grep '^[<>]' <<<"$difference")"

@@ -164,7 +164,7 @@ static void make_allocation_totals(struct query *query)
 {
 	make_table(query, "allocation_total", total_columns);
 	make_table(query, "free_total", total_free_columns);
-	make_table(query, "pending_total", total_pending_columns);
+	make_table(query, "pending_total", total_free_pending_columns);
 	if (total_allocations(query->db, "temp") != SQLITE_OK)
 		store_reader_fail(query->db, query->path);
 }

@@ -170,7 +170,7 @@ static void make_table(struct store *store, const char *name, const char *column
 static void complete_schema(struct store *store)
 {
 	make_table(store, "free_total", total_free_columns);
-	make_table(store, "pending_total", total_pending_columns);
+	make_table(store, "pending_total", total_free_pending_columns);
 	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('allocation') "
 				 "WHERE name = 'free_waited_ns'"))
 		store_run(store, "ALTER TABLE allocation ADD COLUMN free_waited_ns INTEGER;"

@@ -10,7 +10,7 @@ const char total_free_columns[] =
 	" deferred INTEGER NOT NULL, deferred_bytes INTEGER NOT NULL, waited_ns INTEGER NOT NULL,"
 	" waited_max_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL";
 
-const char total_pending_columns[] =
+const char total_free_pending_columns[] =
 	"released INTEGER NOT NULL, median_ns INTEGER, p99_ns INTEGER, longest_ns INTEGER,"
 	" exit_count INTEGER NOT NULL, exit_bytes INTEGER NOT NULL";
 

@@ -38,6 +38,6 @@ void total_free_free(struct total_frees *frees);
 
 /* The columns of the tables, for a CREATE TABLE. */
 extern const char total_free_columns[];
-extern const char total_pending_columns[];
+extern const char total_free_pending_columns[];
 
 #endif
