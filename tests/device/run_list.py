@@ -509,6 +509,10 @@ def compare_answers(results, tools, options):
     bare = columns.pop("bare")
     odd = [key for key in bare
            if any(column.get(key, bare[key]) != bare[key] for column in columns.values())]
+    write_answers({**ask_bare(tools, options, "-a"), **bare}, columns, options)
+    if not odd:
+        return [f"{len(bare)} questions about what was freed were all answered as bare, under every "
+                f"policy, and so were those about {options.stand_in}, an address nobody has."]
     lines = [f"{len(bare)} questions about what was freed; those answered otherwise than bare, "
              f"and what is said of {options.stand_in}, an address nobody has:", "",
              "| freed | asked | bare | " + " | ".join(columns) + " |",
@@ -516,7 +520,6 @@ def compare_answers(results, tools, options):
     for key in odd:
         cells = [*key, bare[key], *(column.get(key, "") for column in columns.values())]
         lines.append("| " + " | ".join(cell.strip() for cell in cells) + " |")
-    write_answers({**ask_bare(tools, options, "-a"), **bare}, columns, options)
     return lines
 
 
