@@ -511,8 +511,8 @@ def compare_answers(results, tools, options):
            if any(column.get(key, bare[key]) != bare[key] for column in columns.values())]
     write_answers({**ask_bare(tools, options, "-a"), **bare}, columns, options)
     if not odd:
-        return [f"{len(bare)} questions about what was freed were all answered as bare, under every "
-                f"policy, and so were those about {options.stand_in}, an address nobody has."]
+        return [f"{len(bare)} questions about what was freed were all answered as bare, under "
+                f"every policy, and so were those about {options.stand_in}, an address nobody has."]
     lines = [f"{len(bare)} questions about what was freed; those answered otherwise than bare, "
              f"and what is said of {options.stand_in}, an address nobody has:", "",
              "| freed | asked | bare | " + " | ".join(columns) + " |",
