@@ -3,13 +3,10 @@
  * What is documented of the queue, rule by rule: limits, order, scopes,
  * explicit flushes, books.  The context is idle unless a test says so.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/gate.h"
 #include "core/pending.h"
-
-#include <check.h>
-#include <stdlib.h>
 
 static void begin(void)
 {
@@ -17,12 +14,6 @@ static void begin(void)
 	model_watch(program_queue(1));
 	model_watch(program_queue(2));
 	model_watch(program_queue(3));
-}
-
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
 }
 
 /* Settings of their own need queues of their own. */
@@ -568,18 +559,9 @@ START_TEST(a_block_is_pending_until_it_is_back)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, begin, end);
-	suite_add_tcase(suite, tests);
-	return tests;
-}
-
 static void add_limits(Suite *suite)
 {
-	TCase *tests = add_case(suite, "limits");
+	TCase *tests = deferq_suite_case(suite, "limits", begin, deferq_suite_end);
 
 	tcase_add_loop_test(tests, ten_items_wait, 0, DEFERQ_KINDS);
 	tcase_add_loop_test(tests, eleventh_item_starts_a_pass_and_goes_with_it, 0, DEFERQ_KINDS);
@@ -603,7 +585,7 @@ static void add_limits(Suite *suite)
 
 static void add_scopes(Suite *suite)
 {
-	TCase *tests = add_case(suite, "scopes");
+	TCase *tests = deferq_suite_case(suite, "scopes", begin, deferq_suite_end);
 
 	tcase_add_test(tests, nothing_is_released_inside_a_scope);
 	tcase_add_test(tests, leaving_the_outermost_scope_releases_what_exceeds_a_limit);
@@ -617,7 +599,7 @@ static void add_scopes(Suite *suite)
 
 static void add_rest(Suite *suite)
 {
-	TCase *tests = add_case(suite, "flushes and books");
+	TCase *tests = deferq_suite_case(suite, "flushes and books", begin, deferq_suite_end);
 
 	tcase_add_test(tests, an_explicit_flush_releases_everything);
 	tcase_add_test(tests, an_explicit_flush_waits_only_if_asked_to);
@@ -633,14 +615,9 @@ static void add_rest(Suite *suite)
 int main(void)
 {
 	Suite *suite = suite_create("deferq");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	add_limits(suite);
 	add_scopes(suite);
 	add_rest(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

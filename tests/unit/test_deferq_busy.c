@@ -3,26 +3,17 @@
  * A context that has work: nothing is released before its event has passed, and
  * next to nothing is waited for.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
 #include "core/gate.h"
 #include "core/pending.h"
-
-#include <check.h>
-#include <stdlib.h>
 
 static void begin(void)
 {
 	program_begin();
 	model_watch(program_queue(1));
 	model_watch(program_queue(2));
-}
-
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
 }
 
 /* ---------------------------------------------------------------- events */
@@ -537,18 +528,9 @@ START_TEST(a_wait_that_fails_ends_the_flush_and_leaves_the_items)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name, void (*start)(void))
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, start, end);
-	suite_add_tcase(suite, tests);
-	return tests;
-}
-
 static void add_events(Suite *suite)
 {
-	TCase *tests = add_case(suite, "events", begin);
+	TCase *tests = deferq_suite_case(suite, "events", begin, deferq_suite_end);
 
 	tcase_add_test(tests, what_may_be_in_use_stays_above_the_count);
 	tcase_add_test(tests, the_oldest_go_first_as_their_events_pass);
@@ -565,7 +547,7 @@ static void add_events(Suite *suite)
 
 static void add_ways(Suite *suite)
 {
-	TCase *tests = add_case(suite, "ways", begin);
+	TCase *tests = deferq_suite_case(suite, "ways", begin, deferq_suite_end);
 
 	tcase_add_loop_test(tests, what_the_driver_waits_for_goes_only_when_the_context_is_idle,
 			    DEFERQ_STUBBORN, DEFERQ_STREAM);
@@ -583,7 +565,7 @@ static void add_ways(Suite *suite)
 
 static void add_waits(Suite *suite)
 {
-	TCase *tests = add_case(suite, "waits", begin);
+	TCase *tests = deferq_suite_case(suite, "waits", begin, deferq_suite_end);
 
 	tcase_add_test(tests, up_to_twice_the_bytes_nothing_is_waited_for);
 	tcase_add_test(tests, beyond_twice_the_bytes_the_oldest_event_is_waited_for);
@@ -601,14 +583,9 @@ static void add_waits(Suite *suite)
 int main(void)
 {
 	Suite *suite = suite_create("deferq_busy");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	add_events(suite);
 	add_ways(suite);
 	add_waits(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

@@ -3,25 +3,16 @@
  * Frees that wait as the driver's would: the proof that plain blocks need not be
  * the driver's, what is refused, and that nothing is ever waited for again.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
 #include "core/pending.h"
-
-#include <check.h>
-#include <stdlib.h>
 
 static void begin(void)
 {
 	program_begin();
 	program_settings.does_wait = true;
 	model_watch(program_queue(1));
-}
-
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
 }
 
 /* Refused, and neither an event was taken nor anything waited for. */
@@ -317,18 +308,9 @@ START_TEST(a_block_that_is_refused_after_the_proof_is_had_when_out_of_memory)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, begin, end);
-	suite_add_tcase(suite, tests);
-	return tests;
-}
-
 static void add_proofs(Suite *suite)
 {
-	TCase *tests = add_case(suite, "proofs");
+	TCase *tests = deferq_suite_case(suite, "proofs", begin, deferq_suite_end);
 
 	tcase_add_test(tests, the_first_free_proves_the_way_and_is_put_off);
 	tcase_add_test(tests, the_proof_waits_for_nothing);
@@ -346,23 +328,18 @@ static void add_proofs(Suite *suite)
 int main(void)
 {
 	Suite *suite = suite_create("deferq_deferred");
-	SRunner *runner = srunner_create(suite);
 	TCase *tests;
-	int failed;
 
 	add_proofs(suite);
-	tests = add_case(suite, "other kinds");
+	tests = deferq_suite_case(suite, "other kinds", begin, deferq_suite_end);
 	tcase_add_loop_test(tests, what_the_driver_waits_for_itself_is_its_own_at_once, 0,
 			    STATES * HEAVY_KINDS);
-	tests = add_case(suite, "out of memory");
+	tests = deferq_suite_case(suite, "out of memory", begin, deferq_suite_end);
 	tcase_add_loop_test(tests, out_of_memory_waits_for_no_event, 0, STATES);
 	tcase_add_test(tests, out_of_memory_waits_for_no_free_that_came_meanwhile);
 	tcase_add_test(tests, twice_the_bytes_wait_for_no_event);
-	tests = add_case(suite, "stubborn blocks");
+	tests = deferq_suite_case(suite, "stubborn blocks", begin, deferq_suite_end);
 	tcase_add_test(tests, a_block_that_is_refused_after_the_proof_goes_when_idle);
 	tcase_add_test(tests, a_block_that_is_refused_after_the_proof_is_had_when_out_of_memory);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

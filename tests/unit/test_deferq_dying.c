@@ -3,15 +3,13 @@
  * A call that may end a context, while other threads wait in it: it waits for
  * them, but not without end where the driver would not.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
 #include "core/pending.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { PATIENCE_US = 10 * 1000 }; /* of a call that may end a context or not */
@@ -39,12 +37,11 @@ static void begin_nowait(void)
 
 static void end(void)
 {
-	program_end();
+	deferq_suite_end();
 	ck_assert_uint_eq(program_queue(1)->users, 0);
 	ck_assert_uint_eq(program_queue(1)->waiters, 0);
 	ck_assert_uint_eq(program_queue(1)->waits_begun, program_queue(1)->waits_ended);
 	ck_assert_uint_eq(pending_total, 0);
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
 }
 
 /* The mode is put back when the wait is over. */
@@ -257,21 +254,10 @@ START_TEST(a_flush_that_waits_is_abandoned_too)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name, void (*start)(void))
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, start, end);
-	suite_add_tcase(suite, tests);
-	return tests;
-}
-
 int main(void)
 {
 	Suite *suite = suite_create("deferq_dying");
-	SRunner *runner = srunner_create(suite);
-	TCase *tests = add_case(suite, "frees that wait", begin_deferred);
-	int failed;
+	TCase *tests = deferq_suite_case(suite, "frees that wait", begin_deferred, end);
 
 	tcase_add_test(tests, a_death_that_is_certain_waits_for_frees_that_wait);
 	tcase_add_test(tests, one_that_is_not_certain_waits_a_while);
@@ -280,10 +266,7 @@ int main(void)
 		       an_abandoned_free_that_still_waits_is_not_noticed_once_the_context_lives);
 	tcase_add_test(tests, an_abandoned_free_is_the_drivers_where_the_context_has_died);
 	tcase_add_loop_test(tests, two_calls_that_may_end_a_context_leave_the_free_waiting, 0, 2);
-	tests = add_case(suite, "flushes that wait", begin_nowait);
+	tests = deferq_suite_case(suite, "flushes that wait", begin_nowait, end);
 	tcase_add_loop_test(tests, a_flush_that_waits_is_abandoned_too, 0, 2);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

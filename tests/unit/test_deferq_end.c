@@ -3,16 +3,14 @@
  * How a queue ends: with a sticky error, with its context, by exclusion, in a
  * child of fork.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
 #include "core/gate.h"
 #include "core/pending.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,12 +27,6 @@ static void begin_threaded(void)
 	program_begin();
 	program_queue(1);
 	program_queue(2);
-}
-
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
 }
 
 /* ---------------------------------------------------------------- sticky errors */
@@ -519,18 +511,9 @@ START_TEST(a_child_of_fork_has_queues_of_its_own)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name, void (*start_case)(void))
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, start_case, end);
-	suite_add_tcase(suite, tests);
-	return tests;
-}
-
 static void add_errors(Suite *suite)
 {
-	TCase *tests = add_case(suite, "sticky errors", begin);
+	TCase *tests = deferq_suite_case(suite, "sticky errors", begin, deferq_suite_end);
 
 	tcase_add_loop_test(tests, a_sticky_error_of_a_release_cancels_all, 0, STICKY);
 	tcase_add_loop_test(tests, a_sticky_error_of_the_context_cancels_all, 0, STICKY);
@@ -544,7 +527,7 @@ static void add_errors(Suite *suite)
 
 static void add_deaths(Suite *suite)
 {
-	TCase *tests = add_case(suite, "contexts die", begin);
+	TCase *tests = deferq_suite_case(suite, "contexts die", begin, deferq_suite_end);
 
 	tcase_add_test(tests, nothing_happens_in_a_context_that_may_be_dying);
 	tcase_add_test(tests, two_calls_may_end_a_context_and_neither_does);
@@ -552,7 +535,7 @@ static void add_deaths(Suite *suite)
 	tcase_add_test(tests, a_dead_queue_takes_nothing_and_does_nothing);
 	tcase_add_test(tests, the_next_context_of_the_same_handle_has_a_queue_of_its_own);
 	tcase_add_test(tests, there_is_no_queue_for_a_context_without_a_number);
-	tests = add_case(suite, "other threads", begin_threaded);
+	tests = deferq_suite_case(suite, "other threads", begin_threaded, deferq_suite_end);
 	tcase_add_test(tests, a_context_does_not_die_while_a_pass_is_in_it);
 	tcase_add_test(tests, a_pass_that_waits_for_nothing_leaves_the_queue_to_the_one_that_waits);
 	tcase_add_test(tests, frees_that_wait_do_not_outrun_the_pass);
@@ -562,7 +545,8 @@ static void add_deaths(Suite *suite)
 
 static void add_rest(Suite *suite)
 {
-	TCase *tests = add_case(suite, "exclusion and fork", begin_threaded);
+	TCase *tests =
+		deferq_suite_case(suite, "exclusion and fork", begin_threaded, deferq_suite_end);
 
 	tcase_add_test(tests, an_excluded_queue_takes_nothing_and_releases_what_it_has);
 	tcase_add_test(tests, after_a_reset_all_is_forgotten_and_a_new_queue_works);
@@ -572,14 +556,9 @@ static void add_rest(Suite *suite)
 int main(void)
 {
 	Suite *suite = suite_create("deferq_end");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	add_errors(suite);
 	add_deaths(suite);
 	add_rest(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

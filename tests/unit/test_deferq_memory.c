@@ -3,12 +3,9 @@
  * What is documented of the queue when something is short or goes wrong: out of
  * memory, and releases that the driver refuses.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
-
-#include <check.h>
-#include <stdlib.h>
 
 static void begin(void)
 {
@@ -16,12 +13,6 @@ static void begin(void)
 	model_watch(program_queue(1));
 	model_watch(program_queue(2));
 	model_watch(program_queue(3));
-}
-
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
 }
 
 /* ---------------------------------------------------------------- out of memory */
@@ -288,18 +279,9 @@ START_TEST(a_flush_that_waits_stops_at_a_failure_too)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, begin, end);
-	suite_add_tcase(suite, tests);
-	return tests;
-}
-
 static void add_memory(Suite *suite)
 {
-	TCase *tests = add_case(suite, "out of memory");
+	TCase *tests = deferq_suite_case(suite, "out of memory", begin, deferq_suite_end);
 
 	tcase_add_test(tests, out_of_memory_flushes_both_queues_of_all_contexts_of_the_device);
 	tcase_add_test(tests, out_of_memory_takes_back_what_was_issued);
@@ -317,7 +299,7 @@ static void add_memory(Suite *suite)
 
 static void add_failures(Suite *suite)
 {
-	TCase *tests = add_case(suite, "failures");
+	TCase *tests = deferq_suite_case(suite, "failures", begin, deferq_suite_end);
 
 	tcase_add_loop_test(tests, a_failed_release_is_told_and_dropped_and_ends_its_pass, 0, 15);
 	tcase_add_test(tests, after_a_failure_the_limit_of_bytes_is_as_far_as_before);
@@ -329,13 +311,8 @@ static void add_failures(Suite *suite)
 int main(void)
 {
 	Suite *suite = suite_create("deferq_memory");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	add_memory(suite);
 	add_failures(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

@@ -4,13 +4,11 @@
  * reading of the rules says: the same items in the same order, the same issued,
  * and the device must have got as far as waits should have driven it.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
 #include "core/gate.h"
 
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 2500, SEEDS = 9, ITEMS_MOST = 4096, COUNT_MOST = 10, LIMIT = 200,
@@ -420,12 +418,6 @@ static void begin(void)
 	memset(&rules, 0, sizeof(rules));
 }
 
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
-}
-
 START_TEST(random_steps_leave_what_the_rules_say)
 {
 	seed = (uint32_t)_i + 1;
@@ -444,16 +436,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("deferq_random");
-	TCase *tests = tcase_create("random");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *tests = deferq_suite_case(suite, "random", begin, deferq_suite_end);
 
 	tcase_set_timeout(tests, 60);
-	tcase_add_checked_fixture(tests, begin, end);
 	tcase_add_loop_test(tests, random_steps_leave_what_the_rules_say, 0, SEEDS);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

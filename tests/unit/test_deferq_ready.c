@@ -3,12 +3,9 @@
  * What a long queue costs where nothing waits: few questions tell which items
  * are unused, and a program that never synchronises does not heap them up.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
-
-#include <check.h>
-#include <stdlib.h>
 
 enum { LONG = 700, QUESTIONS_MOST = 2 + 10 /* the two ends, then halving */ };
 
@@ -17,12 +14,6 @@ static void begin(void)
 	program_begin();
 	program_settings.max_ratio = 1e9;
 	model_watch(program_queue(1));
-}
-
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
 }
 
 static const int passed[] = { 0, 1, 2, 3, 10, 349, 350, 351, 352, 500, 697, 698, 699, 700 };
@@ -134,21 +125,14 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("deferq_ready");
-	TCase *tests = tcase_create("ready");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *tests = deferq_suite_case(suite, "ready", begin, deferq_suite_end);
 
 	tcase_set_timeout(tests, 60);
-	tcase_add_checked_fixture(tests, begin, end);
 	tcase_add_loop_test(tests, few_questions_tell_how_many_of_a_long_queue_are_unused, 0,
 			    PASSED);
 	tcase_add_test(tests, a_free_into_a_long_queue_asks_little);
 	tcase_add_loop_test(tests, items_without_an_event_are_no_obstacle, 1, 50);
 	tcase_add_loop_test(tests, an_item_behind_which_an_older_one_stands_is_asked_too, 0, 2);
 	tcase_add_test(tests, a_program_that_never_synchronises_heaps_up_a_bounded_number);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

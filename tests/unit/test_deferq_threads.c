@@ -5,16 +5,14 @@
  * is released twice, too early, during a capture or in a context that may be
  * dying, and in the end nothing is left.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
 #include "core/gate.h"
 #include "core/pending.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <time.h>
 
 enum { THREADS = 16, ROUNDS = 2000, THINGS_MOST = THREADS * ROUNDS };
@@ -260,17 +258,6 @@ static void check_things(void)
 	}
 }
 
-static void begin(void)
-{
-	program_begin();
-}
-
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
-}
-
 START_TEST(threads_lose_nothing_and_release_nothing_twice)
 {
 	program_settings.does_wait = _i == POLICY_WAIT;
@@ -298,16 +285,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("deferq_threads");
-	TCase *tests = tcase_create("threads");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *tests = deferq_suite_case(suite, "threads", program_begin, deferq_suite_end);
 
 	tcase_set_timeout(tests, 120);
-	tcase_add_checked_fixture(tests, begin, end);
 	tcase_add_loop_test(tests, threads_lose_nothing_and_release_nothing_twice, 0, POLICIES);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }

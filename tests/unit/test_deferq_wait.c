@@ -3,14 +3,11 @@
  * Captures, during which no call may be made; addresses and pages; frees that
  * wait as the driver's would; drivers without events of a context.
  */
-#include "model_program.h"
+#include "deferq_suite.h"
 
 #include "core/deferq_queue.h"
 #include "core/gate.h"
 #include "core/pending.h"
-
-#include <check.h>
-#include <stdlib.h>
 
 static void begin(void)
 {
@@ -31,12 +28,6 @@ static void begin_old(void)
 	program_begin();
 	model_driver.ctx_record_event = NULL;
 	model_watch(program_queue(1));
-}
-
-static void end(void)
-{
-	program_end();
-	ck_assert_msg(!model_complaint(), "%s", model_complaint());
 }
 
 /* ---------------------------------------------------------------- captures */
@@ -496,18 +487,9 @@ START_TEST(without_events_the_driver_waits_when_out_of_memory)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name, void (*start)(void))
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, start, end);
-	suite_add_tcase(suite, tests);
-	return tests;
-}
-
 static void add_captures(Suite *suite)
 {
-	TCase *tests = add_case(suite, "captures", begin);
+	TCase *tests = deferq_suite_case(suite, "captures", begin, deferq_suite_end);
 
 	tcase_add_test(tests, a_free_during_a_capture_is_queued_without_a_call);
 	tcase_add_test(tests, a_free_during_a_capture_beyond_the_limit_of_bytes_is_the_drivers);
@@ -519,7 +501,7 @@ static void add_captures(Suite *suite)
 
 static void add_addresses(Suite *suite)
 {
-	TCase *tests = add_case(suite, "addresses", begin);
+	TCase *tests = deferq_suite_case(suite, "addresses", begin, deferq_suite_end);
 
 	tcase_add_test(tests,
 		       an_issued_block_whose_address_is_handed_out_again_is_closed_as_of_then);
@@ -532,7 +514,7 @@ static void add_addresses(Suite *suite)
 
 static void add_frees_that_wait(Suite *suite)
 {
-	TCase *tests = add_case(suite, "frees that wait", begin_waiting);
+	TCase *tests = deferq_suite_case(suite, "frees that wait", begin_waiting, deferq_suite_end);
 
 	tcase_add_test(tests, a_free_that_waits_ends_when_its_work_has);
 	tcase_add_test(tests, a_free_in_an_idle_context_does_not_wait);
@@ -549,7 +531,7 @@ static void add_frees_that_wait(Suite *suite)
 
 static void add_old_drivers(Suite *suite)
 {
-	TCase *tests = add_case(suite, "old drivers", begin_old);
+	TCase *tests = deferq_suite_case(suite, "old drivers", begin_old, deferq_suite_end);
 
 	tcase_add_loop_test(tests, without_events_of_a_context_only_a_synchronise_releases, 0,
 			    DEFERQ_STREAM);
@@ -562,15 +544,10 @@ static void add_old_drivers(Suite *suite)
 int main(void)
 {
 	Suite *suite = suite_create("deferq_wait");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	add_captures(suite);
 	add_addresses(suite);
 	add_frees_that_wait(suite);
 	add_old_drivers(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return deferq_suite_run(suite);
 }
