@@ -19,13 +19,16 @@
  * is as it was; what cannot be done is left undone and counted.
  *
  * Locks, outermost first; nobody holds one across a driver call, but for the
- * claim of a deferred-free queue, which only passes over it want:
+ * claim of a deferred-free queue.  Passes want that, and a free that has to learn
+ * first whether cuMemFreeAsync takes plain blocks, but does without it where it
+ * is taken:
  *
  *	process_page.entering	first call of a process or of a child of fork
  *	counter.c adding	a new chunk of counters
  *	chunk.c growing		a new segment
  *	context.c adding	a new context, or the death of one
  *	deferq.c opening	a new queue
+ *	deferq.claim		a pass over a queue, its driver calls and waits among it
  *	deferq.lock		a step of a queue
  *	block_shard.lock	a step of the tracker; at most one shard at a time
  *	slab.c lock		memory for the tracker

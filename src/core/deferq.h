@@ -10,19 +10,24 @@
  * an allocation fails for lack of memory; scopes suspend that; a release that
  * fails ends its pass.  Memory and objects have a queue each.
  *
- * What this one adds: a pass never waits for the device.  Each item carries an
+ * What this one adds: a pass does not wait for the device.  Each item carries an
  * event of its context, taken when the program freed it, and stays until that
- * has passed.  Plain memory then goes by cuMemFreeAsync on a private stream
- * that never holds a wait, and is back at the device once that stream has been
- * synchronised, which is done where the program itself synchronises; until then
- * it still counts as pending.  Everything else goes when the context is idle.
- * Only out-of-memory, and twice the byte limit, wait - on events, outside the
- * gate, never inside a free of the driver's.
+ * has passed; the library's own streams and events need none.  Plain memory then
+ * goes by cuMemFreeAsync on a private stream that never holds a wait, and is back
+ * at the device once that stream has been synchronised, which is done where the
+ * program itself synchronises; until then it still counts as pending.  Everything
+ * else goes when the context is idle.  Only out-of-memory, twice the byte limit
+ * and a flush that is asked to do wait: on events, outside the gate, and inside
+ * a release of the driver's only where there is no event, or never an idle moment.
  *
- * Any thread.  No lock is held across a driver call.  A call that closes items
- * adds them to the caller's report; the caller records them, then gives them
- * back by deferq_told().  A pending block stays in the tracker, marked (see
- * pending.h), until it is closed.
+ * Where frees wait (`does_wait`, the policy `deferred`), of all that the program
+ * frees plain memory alone is put off, each block once its event has passed, and
+ * no pass waits but for one that cuMemFreeAsync has refused; see deferq_add().
+ *
+ * Any thread.  No lock is held across a driver call but the claim of a queue (see
+ * core.h).  A call that closes items adds them to the caller's report; the caller
+ * records them, then gives them back by deferq_told().  A pending block stays in
+ * the tracker, marked (see pending.h), until it is closed.
  */
 #ifndef CUSTODY_CORE_DEFERQ_H
 #define CUSTODY_CORE_DEFERQ_H

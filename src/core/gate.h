@@ -8,8 +8,11 @@
  * gate_captures, then waits until no call of ours is in flight; we raise
  * in_flight first and back out if a capture is live.
  *
- * What runs inside never waits for the device: a program that begins a capture
- * waits for it.
+ * What runs inside is not to wait for the device: a program that begins a capture
+ * waits for it.  Three things do all the same: force() of deferq_wait.c, for want
+ * of an event or of an idle moment; a release at an idle moment, where another
+ * thread launches just then; and any driver call that is held up in the driver by
+ * another thread's free, which waits there.
  */
 #ifndef CUSTODY_CORE_GATE_H
 #define CUSTODY_CORE_GATE_H
