@@ -39,16 +39,16 @@ static uint64_t offset_3d(uint64_t x, uint64_t y, uint64_t z, uint64_t pitch, ui
 	return (z * height + y) * pitch + x;
 }
 
+/* One side of a copy within a context or between two: two types with the same names. */
+#define SIDE_3D(copy, side)                                                                        \
+	{ copy->side##MemoryType, copy->side##Host, copy->side##Device, copy->side##Array,         \
+	  offset_3d(copy->side##XInBytes, copy->side##Y, copy->side##Z, copy->side##Pitch,         \
+		    copy->side##Height) }
+
 void box_of_3d(struct box *box, const CUDA_MEMCPY3D *copy)
 {
-	box->source = (struct box_side){ copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-					 copy->srcArray,
-					 offset_3d(copy->srcXInBytes, copy->srcY, copy->srcZ,
-						   copy->srcPitch, copy->srcHeight) };
-	box->target = (struct box_side){ copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-					 copy->dstArray,
-					 offset_3d(copy->dstXInBytes, copy->dstY, copy->dstZ,
-						   copy->dstPitch, copy->dstHeight) };
+	box->source = (struct box_side)SIDE_3D(copy, src);
+	box->target = (struct box_side)SIDE_3D(copy, dst);
 	box->bytes = (uint64_t)copy->WidthInBytes * copy->Height * copy->Depth;
 }
 
@@ -81,13 +81,7 @@ void box_of_3d_v1(struct box *box, const CUDA_MEMCPY3D_v1 *copy)
 
 void box_of_3d_peer(struct box *box, const CUDA_MEMCPY3D_PEER *copy)
 {
-	box->source = (struct box_side){ copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-					 copy->srcArray,
-					 offset_3d(copy->srcXInBytes, copy->srcY, copy->srcZ,
-						   copy->srcPitch, copy->srcHeight) };
-	box->target = (struct box_side){ copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-					 copy->dstArray,
-					 offset_3d(copy->dstXInBytes, copy->dstY, copy->dstZ,
-						   copy->dstPitch, copy->dstHeight) };
+	box->source = (struct box_side)SIDE_3D(copy, src);
+	box->target = (struct box_side)SIDE_3D(copy, dst);
 	box->bytes = (uint64_t)copy->WidthInBytes * copy->Height * copy->Depth;
 }
