@@ -81,25 +81,21 @@ static const char select_flushes[] =
 	"SELECT COALESCE(max(duration_ns), 0), COALESCE(sum(waited_ns), 0),"
 	" COALESCE(sum(failed), 0) FROM flush";
 
+/* What is said of one function, by caller and by library. */
+#define API_COLUMNS                                                                                \
+	{ "api", NULL, ROWS_TEXT }, { "count", "calls", ROWS_COUNT },                              \
+	{ "deferred", "deferred", ROWS_COUNT }, { "host_ns", "host time", ROWS_DURATION },         \
+	{ "waited_ns", "waited", ROWS_DURATION }, { "saved_ns", "saved", ROWS_DURATION }
+
 static const struct rows_column caller_columns[] = {
 	HOLDER_COLUMNS("frees that can wait"),
-	{ "api", NULL, ROWS_TEXT },
-	{ "count", "calls", ROWS_COUNT },
-	{ "deferred", "deferred", ROWS_COUNT },
-	{ "host_ns", "host time", ROWS_DURATION },
-	{ "waited_ns", "waited", ROWS_DURATION },
-	{ "saved_ns", "saved", ROWS_DURATION },
+	API_COLUMNS,
 	{ NULL, NULL, ROWS_TEXT },
 };
 
 static const struct rows_column module_columns[] = {
 	{ "module", "by library", ROWS_TEXT },
-	{ "api", NULL, ROWS_TEXT },
-	{ "count", "calls", ROWS_COUNT },
-	{ "deferred", "deferred", ROWS_COUNT },
-	{ "host_ns", "host time", ROWS_DURATION },
-	{ "waited_ns", "waited", ROWS_DURATION },
-	{ "saved_ns", "saved", ROWS_DURATION },
+	API_COLUMNS,
 	{ NULL, NULL, ROWS_TEXT },
 };
 
