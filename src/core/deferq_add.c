@@ -124,7 +124,8 @@ static enum deferq_answer wait_for_event(struct deferq *queue, struct claim *cla
 /*
  * With a capture live no event can be taken, and nothing is released, not even
  * for an allocation that runs out of memory.  A free that need not wait gets its
- * event later, as long as the byte limit holds; the driver has all others.
+ * event later, as long as the byte limit holds and the queue is no heap; the
+ * driver has all others.
  */
 static bool may_wait_without_event(struct deferq *queue, const struct deferq_item *item)
 {
@@ -133,6 +134,8 @@ static bool may_wait_without_event(struct deferq *queue, const struct deferq_ite
 
 	lock_take(&queue->lock);
 	may_wait = !deferq_settings.does_wait &&
+		   queue->waiting[deferq_queue_of((enum deferq_kind)item->kind)].count <
+			   DEFERQ_HEAP &&
 		   (is_host ? queue->host_bytes : device_bytes(queue)) + item->bytes <=
 			   (is_host ? queue->host_limit : queue->device_limit);
 	lock_give(&queue->lock);

@@ -15,7 +15,7 @@ enum {
 	DEFERQ_SPARE_EVENTS = 64,
 	DEFERQ_BACKOFF_US = 50, /* a pass that found nothing unused is not repeated sooner */
 	DEFERQ_BUDGET_US = 50,	/* a pass inside a free, once all that a limit allows is out */
-	DEFERQ_HEAP = 4096,	/* issued items that are taken back unasked; see deferq_add.c */
+	DEFERQ_HEAP = 4096,	/* items that pile up where no pass comes; see deferq_add.c */
 	DEFERQ_CROWD = 64,	/* items beyond the limit that make free after free wait its turn */
 };
 

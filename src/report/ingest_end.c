@@ -211,18 +211,23 @@ static void finish(struct ingest_process *process, struct ingest_block *block, i
 		release_for_good(process, block, at_ns, block->replaced_ns ? RELEASE_FREED : cause);
 }
 
+enum { DYING_LEAST = 64 };
+
 void ingest_end_all(struct ingest_process *process, uint32_t context_id, int64_t at_ns,
 		    enum release_cause cause)
 {
 	struct ingest_block **dying = NULL;
 	struct ingest_block *block;
-	size_t count = 0;
+	size_t count = 0, capacity = 0;
 	size_t at = 0;
 
 	while ((block = ingest_table_next(&process->blocks.by_number, &at))) {
 		if (!is_over(block, context_id))
 			continue;
-		dying = ingest_table_memory(dying, count + 1, sizeof(*dying));
+		if (count == capacity) {
+			capacity = capacity ? 2 * capacity : DYING_LEAST;
+			dying = ingest_table_memory(dying, capacity, sizeof(*dying));
+		}
 		dying[count++] = block;
 	}
 	for (size_t i = 0; i < count; i++)

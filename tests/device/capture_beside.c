@@ -159,7 +159,8 @@ static void run_mode(const struct mode *one, CUstream stream, CUdeviceptr cell)
 		}
 	}
 	printf("%s: %d captures good, %d wrong, %d lost", one->name, good, wrong, lost);
-	printf(lost ? " (%d)" : "", (int)why);
+	if (lost)
+		printf(" (%d)", (int)why);
 	printf("; %lu calls of others refused\n", atomic_load(&refused));
 }
 
