@@ -227,7 +227,7 @@ void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
 	pass.is_wanted[kind] = true;
 	pass.takes_back = deferq_settings.does_wait || standing->is_heaped;
 	pass.is_patient = deferq_settings.does_wait && standing->is_crowded;
-	if (!deferq_settings.does_wait)
+	if (!deferq_settings.does_wait && standing->cause != RELEASE_SCOPE)
 		pass.deadline = driver->ticks() + DEFERQ_BUDGET_US * driver->ticks_per_us;
 	if (is_due(queue, standing))
 		deferq_pass_quick(&pass);
