@@ -189,7 +189,7 @@ void deferq_count_wait(struct deferq *queue, uint64_t *count)
 }
 
 /* One that was abandoned counts as waiting until no call may end the context. */
-static bool go_round(struct deferq *queue)
+static bool must_stand_by(struct deferq *queue)
 {
 	bool is_abandoned;
 
@@ -202,7 +202,7 @@ static bool go_round(struct deferq *queue)
 
 bool deferq_end_wait(struct deferq *queue)
 {
-	while (go_round(queue))
+	while (must_stand_by(queue))
 		sched_yield();
 	return !atomic_load(&queue->is_dead);
 }

@@ -8,8 +8,16 @@
 
 enum { IDLE_WAITS = 4 /* for an idle moment, before the driver is left to wait */ };
 
-/* Some event to wait for: the oldest item's, else one of now; NULL: there is none to be had. */
-static CUevent event_to_wait(struct pass *pass, uint64_t *serial, bool *is_ours)
+/* What a pass waits for. */
+struct wait {
+	CUevent event; /* NULL: there is none to be had */
+	uint64_t serial;
+	bool is_ours; /* taken for this wait, no item's */
+	uint32_t idle; /* waits for an idle moment so far */
+};
+
+/* The oldest item's event, else one of now. */
+static void choose_event(struct pass *pass, struct wait *wait)
 {
 	struct deferq *queue = pass->queue;
 	struct deferq_item *item = NULL;
@@ -17,33 +25,33 @@ static CUevent event_to_wait(struct pass *pass, uint64_t *serial, bool *is_ours)
 	for (int kind = 0; kind < QUEUE_KINDS && !item; kind++)
 		if (pass->is_wanted[kind])
 			item = deferq_ready_first_not(queue, kind);
-	*is_ours = !item;
+	wait->is_ours = !item;
+	wait->event = NULL;
 	if (item) {
-		*serial = item->serial;
-		return item->event;
+		wait->serial = item->serial;
+		wait->event = item->event;
+	} else if (deferq_driver()->ctx_record_event) {
+		wait->event = deferq_pass_record(pass, &wait->serial);
 	}
-	if (!deferq_driver()->ctx_record_event)
-		return NULL;
-	return deferq_pass_record(pass, serial);
 }
 
 /* Outside the gate: a capture may begin meanwhile. */
-static void wait_for(struct pass *pass, CUevent event, uint64_t serial, bool is_ours)
+static void wait_for(struct pass *pass, const struct wait *wait)
 {
 	CUresult result;
 
 	deferq_begin_wait(pass->queue);
-	result = deferq_event_wait(event, &pass->waited);
+	result = deferq_event_wait(wait->event, &pass->waited);
 	if (!deferq_end_wait(pass->queue)) {
 		pass->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 		return;
 	}
 	if (result == CUDA_SUCCESS)
-		deferq_event_raise_ready(pass->queue, serial);
+		deferq_event_raise_ready(pass->queue, wait->serial);
 	else
 		pass->error = result;
-	if (is_ours)
-		deferq_event_give(pass->queue, event);
+	if (wait->is_ours)
+		deferq_event_give(pass->queue, wait->event);
 }
 
 /* The driver waits for us where there is no event, or never an idle moment. */
@@ -80,8 +88,7 @@ static bool is_worth_waiting(const struct pass *pass)
 }
 
 /* One round inside the gate; true: there is something to wait for before the next. */
-static bool go_round(struct pass *pass, bool (*is_enough)(const struct pass *),
-		     uint32_t *idle_waits, CUevent *event, uint64_t *serial, bool *is_ours)
+static bool go_round(struct pass *pass, bool (*is_enough)(const struct pass *), struct wait *wait)
 {
 	pass->is_busy = false;
 	pass->has_tried = false;
@@ -90,11 +97,10 @@ static bool go_round(struct pass *pass, bool (*is_enough)(const struct pass *),
 		pass->until = atomic_load(&pass->queue->serial);
 	if (pass->error || is_enough(pass) || !is_worth_waiting(pass))
 		return false;
-	*event = event_to_wait(pass, serial, is_ours);
-	if (*event && !(*is_ours && ++*idle_waits > IDLE_WAITS))
+	choose_event(pass, wait);
+	if (wait->event && !(wait->is_ours && ++wait->idle > IDLE_WAITS))
 		return true;
-	if (*event)
-		deferq_event_give(pass->queue, *event);
+	deferq_event_give(pass->queue, wait->event);
 	force(pass);
 	return false;
 }
@@ -102,20 +108,16 @@ static bool go_round(struct pass *pass, bool (*is_enough)(const struct pass *),
 void deferq_wait(struct pass *pass, bool (*is_enough)(const struct pass *pass))
 {
 	struct deferq *queue = pass->queue;
-	uint32_t idle_waits = 0;
+	struct wait wait = { 0 };
 	bool goes_on = true;
 
 	lock_take(&queue->claim);
 	deferq_pass_begin(pass);
 	while (goes_on && gate_enter()) {
-		CUevent event = NULL;
-		uint64_t serial = 0;
-		bool is_ours = false;
-
-		goes_on = go_round(pass, is_enough, &idle_waits, &event, &serial, &is_ours);
+		goes_on = go_round(pass, is_enough, &wait);
 		gate_leave();
 		if (goes_on)
-			wait_for(pass, event, serial, is_ours);
+			wait_for(pass, &wait);
 		goes_on = goes_on && !pass->error;
 	}
 	deferq_pass_fail(pass);
