@@ -271,27 +271,33 @@ it_survives_an_error_at_every_position_of_a_pass() {
 	local call n
 	trouble=yes
 	run_bare frees_queue inject 12 2
-	for call in cuMemFreeAsync cuEventQuery cuEventCreate cuStreamCreate cuStreamSynchronize; do
+	for n in 1 2 3 4 5 6 7 8 9 10 11 12; do
+		inject nowait "cuMemFreeAsync:$n:999"
+		inject deferred "cuMemFreeAsync:$n:999"
+	done
+	for call in cuEventQuery cuEventCreate cuStreamCreate cuStreamSynchronize; do
 		for n in 1 2 3 5 8 11 12; do
-			inject "$call:$n:999"
+			inject nowait "$call:$n:999"
 		done
 	done
 	for n in 1 6 11; do
-		inject "cuCtxRecordEvent:$n:999"
-		inject "cuThreadExchangeStreamCaptureMode:$n:999"
-		inject "cuEventDestroy_v2:$n:999"
-		inject "cuPointerGetAttribute:$n:999"
+		for call in cuCtxRecordEvent cuThreadExchangeStreamCaptureMode cuEventDestroy_v2 \
+			cuPointerGetAttribute; do
+			inject nowait "$call:$n:999"
+			inject deferred "$call:$n:999"
+		done
 	done
 }
 
 # The client makes two streams itself: those calls are passed over.
-inject() { # NAME:N:CODE
-	local rule=$1 name=${1%%:*} rest=${1#*:}
+inject() { # POLICY NAME:N:CODE
+	local policy=$1 rule=$2 name=${2%%:*} rest=${2#*:}
 	case $name in
 	cuStreamCreate) rule=$name:$((${rest%%:*} + 2)):${rest#*:} ;;
 	esac
-	SIMCUDA_FAIL=$rule run_under nowait frees_queue inject 12 2
-	diff bare.out nowait.out >/dev/null || fail "after $rule the program sees something else"
+	SIMCUDA_FAIL=$rule run_under "$policy" frees_queue inject 12 2
+	diff bare.out "$policy.out" >/dev/null ||
+		fail "after $rule under $policy the program sees something else"
 }
 
 it_tells_of_a_release_that_failed() {
