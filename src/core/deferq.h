@@ -180,7 +180,7 @@ bool deferq_has_released_since(uint64_t tick);
 /*
  * An allocation has failed for lack of memory: flush both queues of every
  * context of the device (-1: of all), waiting where that is what it takes.
- * True: bytes came back, the allocation is worth a second attempt.  Nothing is
+ * True: bytes came back, the allocation is worth another attempt.  Nothing is
  * flushed while a capture is live, nor under `is_strict` inside a scope.
  */
 bool deferq_out_of_memory(int device, struct deferq_report *report);

@@ -4,7 +4,8 @@
  *
  * The wrappers of calls that allocate stand in a loop: what fails while
  * something is pending is recorded as an attempt the program does not see, the
- * queues are flushed, and the driver is called once more.
+ * queues are flushed, and the driver is called again, as long as that gives
+ * something back and a few times at most.
  */
 #ifndef CUSTODY_INTERCEPT_OOM_H
 #define CUSTODY_INTERCEPT_OOM_H
