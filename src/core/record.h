@@ -32,7 +32,7 @@
 #define TRACE_MAGIC UINT64_C(0x3179646f74737563) /* "custody1" in memory */
 
 enum {
-	TRACE_LAYOUT = 2,
+	TRACE_LAYOUT = 3,
 
 	SEGMENT_BYTES = 1 << 20,
 	CHUNK_BYTES = 1 << 16,
@@ -104,6 +104,9 @@ enum record_kind {
 	RECORD_RELEASE,	    /* physical end of a block whose free was deferred */
 	RECORD_FLUSH,	    /* one pass over a deferred-free queue */
 	RECORD_FINDING,	    /* something the program should not do; the call has its own record */
+	RECORD_READING,	    /* what the driver says of a device's memory, at one moment */
+	RECORD_GPU,	    /* work that a device has done, as CUPTI saw it */
+	RECORD_GPU_NAME,    /* text follows: the name of a kernel */
 	RECORD_KINDS
 };
 
@@ -115,6 +118,7 @@ enum record_flag {
 	RECORD_PENDING = 1 << 4,    /* free: requested now, RECORD_RELEASE tells the end */
 	RECORD_CAPTURED = 1 << 5,   /* issued into a stream capture: nothing moved yet */
 	RECORD_EXPORTED = 1 << 6,   /* operation: the block at `a` was exported to others */
+	RECORD_SUM = 1 << 6,	    /* transfer: `a` copies in one, those of a graph's launch */
 	RECORD_MORE = 1 << 7,	    /* a further record of a call that is counted already */
 };
 
@@ -189,6 +193,38 @@ enum finding_kind {
 	FINDING_KINDS
 };
 
+/* Why an allocation failed, in `b` of its record: the driver had none, or we would not ask. */
+enum failure_why { FAILURE_DRIVER, FAILURE_LIMIT, FAILURE_NTH, FAILURE_WHYS };
+
+/* When a device's memory was read, in the bits 8 to 11 of aux. */
+enum reading_moment {
+	READING_NONE = 0,
+	READING_ASKED,	/* the program asked */
+	READING_BEFORE, /* just before, and ... */
+	READING_AFTER,	/* ... just after a call that makes the driver take memory of its own */
+	READING_QUIET,	/* of our own accord, now and then */
+	READING_OOM,	/* the program's call has run out of memory */
+	READING_EXIT,	/* the process ends */
+	READING_MOMENTS
+};
+
+/* What the call before or after a reading has the driver keep, in the bits 12 to 15. */
+enum reading_weighed {
+	WEIGHED_NOTHING = 0,
+	WEIGHED_CONTEXT,
+	WEIGHED_CODE,	/* modules, libraries, functions at their first use */
+	WEIGHED_STREAM, /* streams and events */
+	WEIGHED_GRAPH,	/* executable graphs */
+	WEIGHED_SETTING, /* limits of a context, access of peers */
+	WEIGHED_KINDS
+};
+
+/* A reading that does not know what pools or graphs reserve. */
+#define READING_UNKNOWN UINT64_MAX
+
+/* What a device was doing, in the bits 0 to 3 of aux; for a copy transfer_kind from bit 4 on. */
+enum gpu_work { GPU_NONE, GPU_COPY, GPU_MEMSET, GPU_KERNEL, GPU_MIGRATION, GPU_WORKS };
+
 /* Streams in records: the program's 0 never appears, it means one of two things. */
 #define STREAM_NONE UINT64_C(0)
 #define STREAM_LEGACY UINT64_C(1)
@@ -214,7 +250,14 @@ enum finding_kind {
  * FINDING      address       block id       bytes         0              finding_kind
  * TRANSFER     source        target         bytes         stream         AUX_TRANSFER()
  *              (value of
- *              a memset)
+ *              a memset;
+ *              SUM: copies)
+ * READING      free bytes    total bytes    pools reserve graphs reserve AUX_READING()
+ * GPU          start, ns of  duration, ns   bytes; of a   call_key() of  gpu_work |
+ *              CLOCK_        (migration:    kernel its    the call that  transfer_kind << 4
+ *              MONOTONIC     end unknown)   name's        caused it, 0:
+ *                                           number        unknown
+ * GPU_NAME     number        0              0             0              0
  * OPERATION,   object        second         bytes, if     stream         0
  * QUERY        handle        object         any
  * CONTEXT      handle        driver's id,   flags: 1 is   0              device + 1
@@ -236,7 +279,7 @@ enum finding_kind {
  * Alloc: the block lives from start + duration.  A failed call (result != 0) of
  * any kind makes a row in `failure` and, of kind ALLOC or FREE, nothing else.
  *
- * DEVICE, MODULE, UNCOVERED and THREAD are followed by `text_slots` slots that
+ * DEVICE, MODULE, UNCOVERED, THREAD and GPU_NAME are followed by `text_slots` slots that
  * hold a NUL-padded string (MODULE: the path, NUL, the build id in hexadecimal);
  * all slots of one record are published at once and lie in one chunk.
  */
@@ -298,6 +341,25 @@ static inline enum place_kind record_target_place(const struct record *record)
 static inline int record_is_async(const struct record *record)
 {
 	return record->aux >> 12 & 1;
+}
+
+#define AUX_READING(device, moment, weighed)                                                       \
+	((uint16_t)(((device) + 1) | (moment) << 8 | (weighed) << 12))
+
+static inline enum reading_moment record_moment(const struct record *record)
+{
+	return (enum reading_moment)(record->aux >> 8 & 15);
+}
+
+static inline enum reading_weighed record_weighed(const struct record *record)
+{
+	return (enum reading_weighed)(record->aux >> 12 & 15);
+}
+
+/* Names one call in a process: the number of its thread, and the ticks of its start. */
+static inline uint64_t call_key(uint32_t thread, uint64_t start)
+{
+	return (uint64_t)thread << 48 | (start & ((UINT64_C(1) << 48) - 1));
 }
 
 /* Totals of one driver function in one thread, for calls that make no record. */

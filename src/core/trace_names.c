@@ -66,6 +66,17 @@ const char *const trace_names_of_findings[FINDING_KINDS] = {
 	[FINDING_DOUBLE_FREE] = "double free",
 };
 
+const char *const trace_names_of_moments[READING_MOMENTS] = {
+	[READING_NONE] = NULL,	     [READING_ASKED] = "asked", [READING_BEFORE] = "before",
+	[READING_AFTER] = "after",   [READING_QUIET] = "quiet", [READING_OOM] = "oom",
+	[READING_EXIT] = "exit",
+};
+
+const char *const trace_names_of_weighed[WEIGHED_KINDS] = {
+	[WEIGHED_NOTHING] = NULL,    [WEIGHED_CONTEXT] = "context", [WEIGHED_CODE] = "code",
+	[WEIGHED_STREAM] = "stream", [WEIGHED_GRAPH] = "graph",	    [WEIGHED_SETTING] = "setting",
+};
+
 /* The numbers come from the header, so that a name can never stand beside a wrong one. */
 #define RESULT(name) { name, #name }
 

@@ -16,6 +16,8 @@ extern const char *const trace_names_of_places[PLACE_KINDS];
 extern const char *const trace_names_of_causes[RELEASE_CAUSES];
 extern const char *const trace_names_of_queues[QUEUE_KINDS];
 extern const char *const trace_names_of_findings[FINDING_KINDS];
+extern const char *const trace_names_of_moments[READING_MOMENTS];
+extern const char *const trace_names_of_weighed[WEIGHED_KINDS];
 
 /* The name of a CUresult ("CUDA_ERROR_OUT_OF_MEMORY"); NULL: newer than this build. */
 const char *trace_names_of_result(unsigned int result);
@@ -61,6 +63,18 @@ static inline const char *queue_kind_name(enum queue_kind kind)
 static inline const char *finding_kind_name(enum finding_kind kind)
 {
 	return trace_names_pick(trace_names_of_findings, FINDING_KINDS, kind);
+}
+
+/* reading.moment */
+static inline const char *reading_moment_name(enum reading_moment moment)
+{
+	return trace_names_pick(trace_names_of_moments, READING_MOMENTS, moment);
+}
+
+/* overhead.kind */
+static inline const char *reading_weighed_name(enum reading_weighed weighed)
+{
+	return trace_names_pick(trace_names_of_weighed, WEIGHED_KINDS, weighed);
 }
 
 /* See trace_names_of_result(). */

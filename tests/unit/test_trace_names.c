@@ -21,6 +21,8 @@ START_TEST(every_kind_has_a_name_of_its_own)
 	check_names(trace_names_of_transfers, 0, TRANSFER_KINDS);
 	check_names(trace_names_of_places, 0, PLACE_KINDS);
 	check_names(trace_names_of_causes, RELEASE_FREED, RELEASE_CAUSES);
+	check_names(trace_names_of_moments, READING_ASKED, READING_MOMENTS);
+	check_names(trace_names_of_weighed, WEIGHED_CONTEXT, WEIGHED_KINDS);
 }
 END_TEST
 
