@@ -130,6 +130,7 @@ static void write_meta(const struct ingest_process *process)
 	store_set_text(store, "preload_version", copy_text(text, control->version, sizeof(text)));
 	store_set_text(store, "clock",
 		       control->clock == CLOCK_TICKS_TSC ? "tsc" : "monotonic");
+	store_set_text(store, "boot", copy_text(text, control->boot_id, sizeof(text)));
 	store_set_number(store, "wall_offset_ns",
 			 (int64_t)(control->start.real_ns - control->start.monotonic_ns));
 }

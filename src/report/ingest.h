@@ -255,4 +255,7 @@ enum block_kind ingest_resume_kind(const char *name);
 /* ingest_finish.c: samples, peaks, sums; then the file is complete. */
 void ingest_finish(struct ingest *ingest);
 
+/* The first two alone, in the transaction that is open or begins here; merge.h has use for it. */
+void ingest_finish_totals(struct ingest *ingest);
+
 #endif

@@ -209,9 +209,8 @@ static void write_transfer_totals(struct ingest *ingest)
 	store_run(ingest->store, "DROP TABLE transfer_sum");
 }
 
-void ingest_finish(struct ingest *ingest)
+void ingest_finish_totals(struct ingest *ingest)
 {
-	ingest_commit(ingest);
 	store_begin(ingest->store);
 	ingest_peak_apply(&ingest->peak, INT64_MAX);
 	if (ingest->is_resumed || ingest->peak.disordered)
@@ -226,5 +225,11 @@ void ingest_finish(struct ingest *ingest)
 	if (total_allocations(ingest->store->db, "main") != SQLITE_OK)
 		store_fail(ingest->store);
 	write_transfer_totals(ingest);
+}
+
+void ingest_finish(struct ingest *ingest)
+{
+	ingest_commit(ingest);
+	ingest_finish_totals(ingest);
 	store_complete(ingest->store);
 }

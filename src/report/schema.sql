@@ -9,8 +9,9 @@ PRAGMA user_version = 1;
 CREATE TABLE meta (			-- what holds for the whole file
 	key TEXT PRIMARY KEY,		-- schema_version, custody_version, host, wall_offset_ns, options (those
 					-- in force, and where frees are put off the limits of what is pending),
-					-- clock (tsc or monotonic), session (directory, while incomplete),
-					-- complete (0/1)
+					-- clock (tsc or monotonic), boot (whose CLOCK_MONOTONIC it is),
+					-- session (directory, while incomplete), complete (0/1), merged_by
+					-- (version, of a file that `custody merge` made; see source)
 	value
 ) WITHOUT ROWID;
 
@@ -28,8 +29,25 @@ CREATE TABLE process (			-- one traced program image that used CUDA
 	exit_signal INTEGER,
 	driver_version INTEGER,		-- as cuDriverGetVersion gives it
 	policy TEXT,			-- --frees
-	lost_records INTEGER NOT NULL DEFAULT 0
+	lost_records INTEGER NOT NULL DEFAULT 0,
+	source_id INTEGER REFERENCES source	-- the trace it came from; NULL: this file was recorded
 );
+
+CREATE TABLE source (			-- one trace that went into a merged file; else empty
+	id INTEGER PRIMARY KEY,
+	path TEXT NOT NULL,		-- as it was named
+	host TEXT,
+	boot TEXT,			-- which start of that machine, where the trace tells it
+	moved_ns INTEGER NOT NULL,	-- what was added to its times, so that wall time lines up
+	is_complete INTEGER NOT NULL
+);
+
+CREATE TABLE source_meta (		-- what stood in its meta
+	source_id INTEGER NOT NULL REFERENCES source,
+	key TEXT NOT NULL,
+	value,
+	PRIMARY KEY (source_id, key)
+) WITHOUT ROWID;
 
 CREATE TABLE device (
 	id INTEGER PRIMARY KEY,
