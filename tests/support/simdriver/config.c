@@ -193,6 +193,21 @@ static void read_timing(void)
 	settings.kernel_times = read_text("SIMCUDA_KERNEL_TIMES");
 }
 
+/* What the driver itself takes of a device. */
+static void read_overhead(void)
+{
+	settings.context_bytes = settings.memory / 16;
+	if (settings.context_bytes > (size_t)524 << 20)
+		settings.context_bytes = (size_t)524 << 20;
+	settings.context_bytes = read_size("SIMCUDA_CONTEXT", settings.context_bytes);
+	settings.context_bytes = round_up(settings.context_bytes, PAGE_BYTES);
+	settings.others = read_size("SIMCUDA_OTHERS", 0);
+	settings.module_bytes = read_size("SIMCUDA_MODULE", 0);
+	settings.lazy = read_number("SIMCUDA_LAZY", 0) != 0;
+	settings.stream_bytes = read_size("SIMCUDA_STREAM", 0);
+	settings.graph_bytes = read_size("SIMCUDA_GRAPH", 0);
+}
+
 static void read_settings(void)
 {
 	settings.version = (int)read_number("SIMCUDA_VERSION", config_version_default);
@@ -200,11 +215,7 @@ static void read_settings(void)
 	if (settings.devices < 0 || settings.devices > SIM_DEVICES_MAX)
 		config_die("SIMCUDA_DEVICES is not 0 to %d", SIM_DEVICES_MAX);
 	settings.memory = round_up(read_size("SIMCUDA_MEMORY", (size_t)8 << 30), PAGE_BYTES);
-	settings.context_bytes = settings.memory / 16;
-	if (settings.context_bytes > (size_t)524 << 20)
-		settings.context_bytes = (size_t)524 << 20;
-	settings.context_bytes = read_size("SIMCUDA_CONTEXT", settings.context_bytes);
-	settings.context_bytes = round_up(settings.context_bytes, PAGE_BYTES);
+	read_overhead();
 	settings.pool_chunk = read_size("SIMCUDA_POOL_CHUNK", (size_t)32 << 20);
 	settings.pool_chunk = round_up(settings.pool_chunk, PAGE_BYTES);
 	settings.strict = read_number("SIMCUDA_STRICT", 1) != 0;
@@ -212,7 +223,7 @@ static void read_settings(void)
 	settings.pools = read_number("SIMCUDA_POOLS", 1) != 0;
 	settings.free_plain = (int)read_number("SIMCUDA_FREE_PLAIN", 1);
 	settings.vmm = read_number("SIMCUDA_VMM", 1) != 0;
-	settings.managed = read_number("SIMCUDA_MANAGED", 1) != 0;
+	settings.managed = (int)read_number("SIMCUDA_MANAGED", 1);
 	settings.inline_ops = read_number("SIMCUDA_INLINE", 0) != 0;
 	settings.quarantine = (unsigned)read_number("SIMCUDA_QUARANTINE", 256);
 	settings.global_bytes = read_size("SIMCUDA_GLOBAL_BYTES", 256);

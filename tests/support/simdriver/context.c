@@ -40,6 +40,7 @@ static CUresult start(struct context *context, struct device *device, unsigned f
 	context->id = handle_next_id();
 	atomic_store(&context->error, 0);
 	atomic_store(&context->peers, 0);
+	atomic_store(&context->own, 0);
 	for (size_t i = 0; i < sizeof(default_limits) / sizeof(default_limits[0]); i++)
 		context->limits[default_limits[i].limit] = default_limits[i].value;
 	if (!device_charge(device, settings.context_bytes))
@@ -210,6 +211,7 @@ void context_end(struct context *context)
 	context->wait_count = 0;
 	context->legacy = context->barrier = NULL;
 	atomic_store(&context->blocking, 0);
+	own_end(context);
 	device_discharge(context->device, settings.context_bytes);
 }
 

@@ -45,6 +45,8 @@ CUresult device_start(void)
 
 		device->index = i;
 		device->total = settings.memory;
+		if (!device_charge(device, settings.others))
+			config_die("SIMCUDA_OTHERS is more than SIMCUDA_MEMORY");
 		pthread_mutex_init(&device->lock, NULL);
 		pthread_mutex_init(&device->primary_lock, NULL);
 		if (!space_start(device))
@@ -311,7 +313,7 @@ static const struct attribute attributes[] = {
 	{A(CLOCK_RATE), 1980000},
 	{A(TEXTURE_ALIGNMENT), 512},
 	{A(GPU_OVERLAP), 1},
-	{A(MULTIPROCESSOR_COUNT), 16},
+	{A(MULTIPROCESSOR_COUNT), DEVICE_PROCESSORS},
 	{A(CAN_MAP_HOST_MEMORY), 1},
 	{A(MAXIMUM_TEXTURE1D_WIDTH), 131072},
 	{A(MAXIMUM_TEXTURE2D_WIDTH), 131072},
@@ -325,7 +327,7 @@ static const struct attribute attributes[] = {
 	{A(MEMORY_CLOCK_RATE), 2619000},
 	{A(GLOBAL_MEMORY_BUS_WIDTH), 6144},
 	{A(L2_CACHE_SIZE), 62914560},
-	{A(MAX_THREADS_PER_MULTIPROCESSOR), 2048},
+	{A(MAX_THREADS_PER_MULTIPROCESSOR), DEVICE_PROCESSOR_THREADS},
 	{A(ASYNC_ENGINE_COUNT), 3},
 	{A(UNIFIED_ADDRESSING), 1},
 	{A(TEXTURE_PITCH_ALIGNMENT), 32},
@@ -357,7 +359,7 @@ static int attribute_value(const struct device *device, CUdevice_attribute attri
 		return device->index + 1;
 	case A(MANAGED_MEMORY):
 	case A(CONCURRENT_MANAGED_ACCESS):
-		return settings.managed;
+		return settings.managed != 0;
 	case A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED):
 	case A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED):
 		return settings.vmm;

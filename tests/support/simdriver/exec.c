@@ -110,6 +110,7 @@ void exec_finish(void *object)
 	free(exec->steps);
 	free(exec->allocs);
 	free(exec->freed_inside);
+	own_repay(&exec->owed);
 	userobject_drop_held(exec->held);
 }
 
@@ -233,6 +234,15 @@ static CUresult prepare_allocs(struct exec *exec)
 	return error;
 }
 
+/* An executable graph lies on the device from its first launch or upload. */
+static CUresult take_room(struct exec *exec, struct context *context)
+{
+	if (exec->owed.bytes && exec->owed.context_id == context->id)
+		return CUDA_SUCCESS;
+	own_repay(&exec->owed);
+	return own_owe(&exec->owed, context, settings.graph_bytes);
+}
+
 CUresult exec_launch(CUgraphExec hGraph, CUstream hStream)
 {
 	struct op op = { .kind = OP_GRAPH };
@@ -251,7 +261,9 @@ CUresult exec_launch(CUgraphExec hGraph, CUstream hStream)
 		return error;
 	if (!config_may_allocate())
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	error = prepare_allocs(exec);
+	error = take_room(exec, stream->context);
+	if (!error)
+		error = prepare_allocs(exec);
 	if (error)
 		return error;
 	context_pass_gate(stream->context);
@@ -266,7 +278,9 @@ CUresult exec_upload(CUgraphExec hGraph, CUstream hStream)
 	struct exec *exec;
 	CUresult error = find_exec(hGraph, &exec);
 
-	return error ? error : stream_find(hStream, &stream);
+	if (!error)
+		error = stream_find(hStream, &stream);
+	return error ? error : take_room(exec, stream->context);
 }
 
 void exec_run(struct exec *exec, struct stream *stream)

@@ -146,6 +146,8 @@ CUresult function_of_kernel(CUfunction *pFunc, CUkernel kernel)
 	if (!error && !pFunc)
 		error = CUDA_ERROR_INVALID_VALUE;
 	if (!error)
+		error = own_load_module(function->module, sim_thread.current);
+	if (!error)
 		*pFunc = (CUfunction)function;
 	return error;
 }
@@ -158,15 +160,17 @@ CUresult function_is_loaded(CUfunctionLoadingState *state, CUfunction function)
 	if (!error && !state)
 		error = CUDA_ERROR_INVALID_VALUE;
 	if (!error)
-		*state = CU_FUNCTION_LOADING_STATE_LOADED;
+		*state = own_is_loaded(found, sim_thread.current) ?
+			 CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
 	return error;
 }
 
 CUresult function_load(CUfunction function)
 {
 	struct function *found;
+	CUresult error = find(function, &found);
 
-	return find(function, &found);
+	return error ? error : own_load_function(found, context_current());
 }
 
 CUresult function_set_cache(CUfunction hfunc, CUfunc_cache wanted)

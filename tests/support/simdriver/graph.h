@@ -73,6 +73,7 @@ struct exec {
 	bool *freed_inside;	/* by a node of the same graph */
 	size_t alloc_count;
 	struct held_object *held;
+	struct owed owed;	/* what it takes of the device, from its first launch or upload */
 };
 
 /* graph.c */

@@ -55,6 +55,14 @@ static void uncharge(struct device *device, struct block *block)
 	device_discharge(device, block->span);
 }
 
+/* Its graphs are gone, but the device keeps the memory for others until a trim. */
+static void leave_idle(struct device *device, struct block *block)
+{
+	if (block->charged)
+		device->graph_idle += block->span;
+	block->charged = false;
+}
+
 /* Blocks of other kinds own nothing that is not taken from them before. */
 void graphmem_finish(void *object)
 {
@@ -65,7 +73,7 @@ void graphmem_finish(void *object)
 		return;
 	registry_remove(block);
 	pthread_mutex_lock(&device->lock);
-	uncharge(device, block);
+	leave_idle(device, block);
 	unlink_block(device, block);
 	pthread_mutex_unlock(&device->lock);
 	space_unreserve_pages(device, block->base, block->span);
@@ -77,6 +85,18 @@ void graphmem_drop(struct block *block)
 	handle_give(OBJECT_BLOCK, block);
 }
 
+/* What lies idle first, then what is new to the device. */
+static bool take_bytes(struct device *device, size_t bytes)
+{
+	size_t idle = device->graph_idle < bytes ? device->graph_idle : bytes;
+
+	if (!device_charge(device, bytes - idle))
+		return false;
+	device->graph_idle -= idle;
+	device->graph_reserved += bytes - idle;
+	return true;
+}
+
 CUresult graphmem_charge(struct block *block)
 {
 	struct device *device = block->device;
@@ -84,10 +104,8 @@ CUresult graphmem_charge(struct block *block)
 
 	pthread_mutex_lock(&device->lock);
 	if (!block->charged) {
-		block->charged = device_charge(device, block->span);
+		block->charged = take_bytes(device, block->span);
 		error = block->charged ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-		if (!error)
-			device->graph_reserved += block->span;
 		if (device->graph_reserved > device->graph_reserved_high)
 			device->graph_reserved_high = device->graph_reserved;
 	}
@@ -135,6 +153,9 @@ CUresult graphmem_trim(CUdevice dev)
 	if (error)
 		return error;
 	pthread_mutex_lock(&device->lock);
+	device->graph_reserved -= device->graph_idle;
+	device_discharge(device, device->graph_idle);
+	device->graph_idle = 0;
 	for (struct block *block = device->graph_blocks; block; block = block->free_next)
 		if (!atomic_load(&block->live))
 			uncharge(device, block);

@@ -205,6 +205,9 @@ static CUresult make_call(CUfunction handle, const unsigned grid[3], const unsig
 		return error;
 	if (!is_shape(grid, block))
 		return CUDA_ERROR_INVALID_VALUE;
+	error = own_load_function(function, sim_thread.current);
+	if (error)
+		return error;
 	call = malloc(sizeof(*call) + storage_bytes(function->sizes));
 	if (!call)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -22,16 +22,16 @@ CUresult library_load(CUlibrary *library, const void *code, CUjit_option *jitOpt
 		      unsigned int numLibraryOptions)
 {
 	struct module *made;
+	CUresult error;
 
 	if (!library || module_check_image(code) ||
 	    (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
 	    (numLibraryOptions && (!libraryOptions || !libraryOptionValues)))
 		return CUDA_ERROR_INVALID_VALUE;
-	made = module_new(NULL);
-	if (!made)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*library = (CUlibrary)made;
-	return CUDA_SUCCESS;
+	error = module_new(NULL, &made);
+	if (!error)
+		*library = (CUlibrary)made;
+	return error;
 }
 
 CUresult library_load_file(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
@@ -105,6 +105,8 @@ CUresult library_module(CUmodule *pMod, CUlibrary handle)
 
 	if (!error && !pMod)
 		error = CUDA_ERROR_INVALID_VALUE;
+	if (!error)
+		error = own_load_module(library, sim_thread.current);
 	if (!error)
 		*pMod = (CUmodule)library;
 	return error;

@@ -91,7 +91,19 @@ static char *map_host(size_t bytes)
 	return base == MAP_FAILED ? NULL : base;
 }
 
-/* Reachable from host and device; its pages count nowhere before they are used. */
+/* With SIMCUDA_MANAGED=2 as if all of it lay on the device, from the start. */
+static bool count_managed(struct device *device, size_t span)
+{
+	return settings.managed < 2 || device_charge(device, round_up(span, PAGE_BYTES));
+}
+
+static void uncount_managed(struct device *device, size_t span)
+{
+	if (settings.managed > 1)
+		device_discharge(device, round_up(span, PAGE_BYTES));
+}
+
+/* Reachable from host and device; in the simulation it lies with the host. */
 CUresult memory_alloc_managed(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
 	struct context *context = context_current();
@@ -105,12 +117,14 @@ CUresult memory_alloc_managed(CUdeviceptr *dptr, size_t bytesize, unsigned int f
 	if (!settings.managed)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	context_pass_gate(context);
-	base = config_may_allocate() && span >= bytesize ? map_host(span) : NULL;
-	if (!base)
+	if (!config_may_allocate() || span < bytesize || !count_managed(context->device, span))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	block = memory_block(BLOCK_MANAGED, base, bytesize, span);
+	base = map_host(span);
+	block = base ? memory_block(BLOCK_MANAGED, base, bytesize, span) : NULL;
 	if (!block) {
-		munmap(base, span);
+		uncount_managed(context->device, span);
+		if (base)
+			munmap(base, span);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	block->device = context->device;
@@ -126,16 +140,19 @@ static void give_bytes(struct block *block)
 {
 	switch (block->kind) {
 	case BLOCK_DEVICE:
-	case BLOCK_GLOBAL:
 		if (is_small(block->size))
 			space_give_small(block->device, block->base, block->size);
 		else
 			space_give_pages(block->device, block->base, block->size);
 		break;
+	case BLOCK_GLOBAL:
 	case BLOCK_IPC:
 		space_unreserve_pages(block->device, block->base, block->size);
 		break;
 	case BLOCK_MANAGED:
+		uncount_managed(block->device, block->span);
+		munmap(block->base, block->span);
+		break;
 	case BLOCK_HOST:
 		munmap(block->base, block->span);
 		break;

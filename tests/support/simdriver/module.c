@@ -15,24 +15,39 @@ CUresult module_check_image(const void *image)
 	return image ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-struct module *module_new(struct context *context)
+static void link_module(struct context *context, struct module *module)
 {
-	struct module *module = handle_new(OBJECT_MODULE);
-
-	if (!module)
-		return NULL;
-	pthread_mutex_init(&module->lock, NULL);
-	module->context = context;
-	module->library = !context;
-	if (!context)
-		return module;
 	pthread_mutex_lock(&context->lock);
 	module->next = context->modules;
 	if (module->next)
 		module->next->prev = module;
 	context->modules = module;
 	pthread_mutex_unlock(&context->lock);
-	return module;
+}
+
+/* A library's code goes to the context that is current, if there is one. */
+CUresult module_new(struct context *context, struct module **out)
+{
+	struct module *module = handle_new(OBJECT_MODULE);
+	CUresult error;
+
+	if (!module)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_init(&module->lock, NULL);
+	module->context = context;
+	module->library = !context;
+	if (!context && sim_thread.current && !context_usable(sim_thread.current))
+		error = own_load_module(module, sim_thread.current);
+	else
+		error = own_load_module(module, context);
+	if (error) {
+		handle_give(OBJECT_MODULE, module);
+		return error;
+	}
+	if (context)
+		link_module(context, module);
+	*out = module;
+	return CUDA_SUCCESS;
 }
 
 static void unlink_module(struct module *module)
@@ -78,6 +93,7 @@ void module_end(struct module *module)
 		unlink_module(module);
 	end_functions(module);
 	end_variables(module);
+	own_unload_module(module);
 	handle_kill(module);
 	handle_give(OBJECT_MODULE, module);
 }
@@ -137,6 +153,7 @@ CUresult module_find_function(struct module *module, const char *name, struct fu
 	return function ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* What a variable takes is part of the code's bytes. */
 static struct block *new_variable_block(struct context *context, bool managed)
 {
 	size_t bytes = settings.global_bytes;
@@ -149,8 +166,7 @@ static struct block *new_variable_block(struct context *context, bool managed)
 			return NULL;
 		return registry_find((void *)address);
 	}
-	base = bytes <= SMALL_MAX ? space_take_small(context->device, bytes) :
-				    space_take_pages(context->device, bytes);
+	base = space_reserve_pages(context->device, bytes);
 	block = base ? memory_block(BLOCK_GLOBAL, base, bytes, bytes) : NULL;
 	if (!block)
 		return NULL;
@@ -224,11 +240,10 @@ CUresult module_load(CUmodule *module, const void *image)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* Measured: loading waits for all running work of the context. */
 	context_wait_idle(context_current());
-	made = module_new(context_current());
-	if (!made)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*module = (CUmodule)made;
-	return CUDA_SUCCESS;
+	error = module_new(context_current(), &made);
+	if (!error)
+		*module = (CUmodule)made;
+	return error;
 }
 
 CUresult module_load_options(CUmodule *module, const void *image, unsigned int numOptions,
@@ -331,6 +346,6 @@ CUresult module_loading_mode(CUmoduleLoadingMode *mode)
 {
 	if (!mode)
 		return CUDA_ERROR_INVALID_VALUE;
-	*mode = CU_MODULE_LAZY_LOADING;
+	*mode = settings.lazy ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
 	return CUDA_SUCCESS;
 }

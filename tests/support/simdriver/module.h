@@ -15,6 +15,7 @@ struct function {
 	char *name;
 	struct function *next;
 	int attributes[FUNCTION_ATTRIBUTES];
+	_Atomic uint64_t loaded_in[SIM_DEVICES_MAX];	/* ids of contexts, if lazily */
 
 	/* Found once, by launch_prepare. */
 	void (*body)(const struct simk_launch *launch);
@@ -38,10 +39,12 @@ struct module {
 	struct function *functions;
 	unsigned function_count;
 	struct variable *variables;
+	struct owed code[SIM_DEVICES_MAX];	/* in the context that has it, by device */
 	struct module *next, *prev;	/* of the context */
 };
 
-struct module *module_new(struct context *context);
+/* Of a context, or of none; with its code where that is loaded at once. */
+CUresult module_new(struct context *context, struct module **out);
 void module_end(struct module *module);
 CUresult module_check_image(const void *image);
 /* The function of that name; made at first use, every name exists. */

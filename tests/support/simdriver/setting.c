@@ -86,8 +86,7 @@ CUresult setting_set_limit(CUlimit limit, size_t value)
 {
 	if (!is_limit(limit))
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
-	context_current()->limits[limit] = value;
-	return CUDA_SUCCESS;
+	return own_set_limit(context_current(), limit, value);
 }
 
 CUresult setting_cache(CUfunc_cache *pconfig)

@@ -111,7 +111,10 @@ struct config {
 	size_t memory;		/* bytes of each device */
 	size_t context_bytes;	/* what a context takes of them */
 	size_t pool_chunk;
-	bool strict, verbose, pools, vmm, managed, inline_ops;
+	size_t others;		/* what other processes have, from the start */
+	size_t module_bytes, stream_bytes, graph_bytes;
+	bool strict, verbose, pools, vmm, inline_ops, lazy;
+	int managed;		/* 2: it counts on the device, too */
 	int free_plain;		/* what cuMemFreeAsync does with plain blocks, 0 to 2 */
 	unsigned quarantine;	/* freed handles kept back per kind */
 	double copy_bytes_per_ns, memset_bytes_per_ns;	/* 0: no limit */
@@ -215,7 +218,11 @@ struct device {
 	atomic_bool pools_dirty;
 	struct block *graph_blocks;
 	size_t graph_used, graph_used_high, graph_reserved, graph_reserved_high;
+	size_t graph_idle;	/* reserved, of no graph any more; a trim gives it back */
 };
+
+/* Of the simulated processor: what attributes say and stacks are counted by. */
+enum { DEVICE_PROCESSORS = 16, DEVICE_PROCESSOR_THREADS = 2048 };
 
 CUresult device_find(CUdevice index, struct device **device);
 struct device *device_at(int index);
@@ -314,6 +321,8 @@ struct context {
 	size_t limits[16];
 	unsigned cache_config, shared_config;
 	atomic_uint peers;	/* devices whose memory it may use */
+	atomic_size_t own;	/* what the driver took for itself, see own.c */
+	size_t limit_bytes[16];
 
 	/*
 	 * Held by cuMemFree and its like while they wait: launches, copies, event
@@ -429,6 +438,7 @@ struct stream {
 	int priority;
 	uint64_t id;
 	bool legacy, per_thread, internal;
+	bool charged;		/* made by the client, and its bytes count */
 
 	pthread_mutex_t lock;
 	pthread_cond_t work, done;
@@ -626,6 +636,32 @@ struct array {
 };
 
 void array_end_all(struct context *context);
+
+/* ------------------------------------------------------------------ own.c */
+
+struct module;
+struct function;
+
+/* What something took in a context, as long as that lives. */
+struct owed {
+	struct context *context;
+	uint64_t context_id;
+	size_t bytes;
+};
+
+CUresult own_owe(struct owed *owed, struct context *context, size_t bytes);
+void own_repay(struct owed *owed);
+/* Bytes of the driver's own in a context; the error is out of memory. */
+CUresult own_take(struct context *context, size_t bytes);
+void own_give(struct context *context, size_t bytes);
+/* With the context all of that goes. */
+void own_end(struct context *context);
+/* The code of a module, or with SIMCUDA_LAZY of one function; context NULL: not yet. */
+CUresult own_load_module(struct module *module, struct context *context);
+CUresult own_load_function(struct function *function, struct context *context);
+bool own_is_loaded(struct function *function, const struct context *context);
+void own_unload_module(struct module *module);
+CUresult own_set_limit(struct context *context, CUlimit limit, size_t value);
 
 /* ------------------------------------------------------------------ module.c */
 

@@ -41,6 +41,7 @@ Suite *suite_pool(void);
 Suite *suite_mapping(void);
 Suite *suite_capture(void);
 Suite *suite_graph(void);
+Suite *suite_ledger(void);
 Suite *suite_lookup(void);
 Suite *suite_setting(void);
 

@@ -63,6 +63,8 @@ void stream_close(struct stream *stream)
 	bool worker;
 
 	handle_kill(stream);
+	if (stream->charged)
+		own_give(stream->context, settings.stream_bytes);
 	pthread_mutex_lock(&stream->lock);
 	stream->closing = true;
 	worker = stream->has_worker;
@@ -162,10 +164,17 @@ CUresult stream_create_priority(CUstream *phStream, unsigned int flags, int prio
 	if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
 		return CUDA_ERROR_INVALID_VALUE;
 	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+	error = own_take(context_current(), settings.stream_bytes);
+	if (error)
+		return error;
 	error = stream_new(context_current(), flags, priority, &stream);
-	if (!error)
-		*phStream = (CUstream)stream;
-	return error;
+	if (error) {
+		own_give(context_current(), settings.stream_bytes);
+		return error;
+	}
+	stream->charged = true;
+	*phStream = (CUstream)stream;
+	return CUDA_SUCCESS;
 }
 
 CUresult stream_create(CUstream *phStream, unsigned int Flags)

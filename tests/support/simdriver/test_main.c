@@ -57,6 +57,7 @@ int main(void)
 	srunner_add_suite(runner, suite_mapping());
 	srunner_add_suite(runner, suite_capture());
 	srunner_add_suite(runner, suite_graph());
+	srunner_add_suite(runner, suite_ledger());
 	srunner_add_suite(runner, suite_lookup());
 	srunner_add_suite(runner, suite_setting());
 	srunner_run_all(runner, CK_NORMAL);
