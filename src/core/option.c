@@ -39,6 +39,8 @@ static const struct option_info infos[OPTION_COUNT] = {
 			      "whether processes started by the program are recorded too" },
 	[OPTION_BUFFER] = { OPTION_BUFFER, "CUSTODY_BUFFER", NULL, "256MiB", "SIZE",
 			    "bytes of recording buffer per process, 1MiB or more" },
+	[OPTION_GPU_TIMES] = { OPTION_GPU_TIMES, "CUSTODY_GPU_TIMES", NULL, "0", "0|1",
+			       "whether CUPTI tells when devices copied, set and computed" },
 };
 
 extern char **environ;
@@ -243,6 +245,7 @@ bool option_is_valid(enum option_id id, const char *value, char *why, size_t why
 	case OPTION_FREES:
 	case OPTION_MEMINFO:
 	case OPTION_CHILDREN:
+	case OPTION_GPU_TIMES:
 	case OPTION_COUNT:
 		break;
 	}

@@ -19,6 +19,7 @@ enum option_id {
 	OPTION_MEMINFO,	 /* pending | driver */
 	OPTION_CHILDREN, /* all | none */
 	OPTION_BUFFER,	 /* bytes */
+	OPTION_GPU_TIMES, /* 0 | 1 */
 	OPTION_COUNT
 };
 

@@ -19,6 +19,7 @@ static const char *frees;
 static const char *max_pending;
 static const char *max_pending_ratio;
 static const char *children;
+static bool want_gpu_times;
 static bool replace;
 static bool simulate;
 
@@ -38,6 +39,9 @@ static const struct options_row rows[] = {
 	{ "children", 0, OPTIONS_TEXT, "all|none",
 	  "whether processes the program starts are recorded too", &children,
 	  OPTIONS_TWIN(OPTION_CHILDREN) },
+	{ "gpu-times", 0, OPTIONS_FLAG, NULL,
+	  "ask CUPTI when devices copied, set and computed", &want_gpu_times,
+	  OPTIONS_TWIN(OPTION_GPU_TIMES) },
 	{ "simulate", 0, OPTIONS_FLAG, NULL, "run on the simulated driver: no GPU is needed",
 	  &simulate, 0 },
 	{ NULL, 0, OPTIONS_FLAG, NULL, NULL, NULL, 0 },
@@ -117,6 +121,8 @@ static void set_options(void)
 	for (size_t i = 0; i < sizeof(given) / sizeof(*given); i++)
 		if (*given[i].value)
 			set_variable(option_info(given[i].id)->variable, *given[i].value);
+	if (want_gpu_times)
+		set_variable(option_info(OPTION_GPU_TIMES)->variable, "1");
 }
 
 /* NVTX loads what this names when a program opens its first range: scopes are such. */
