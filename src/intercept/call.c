@@ -8,6 +8,7 @@
 #include "intercept/hook.h"
 #include "intercept/module.h"
 #include "intercept/nvtx.h"
+#include "intercept/owned.h"
 #include "intercept/place.h"
 
 #include <errno.h>
@@ -27,9 +28,9 @@ static void forget_parent(void)
 	current_reset();
 	deferral_reset();
 	exclude_reset();
-	hook_module_reset();
 	module_reset();
 	nvtx_reset();
+	owned_reset();
 	place_reset();
 	uncovered_rewind();
 }

@@ -278,7 +278,7 @@ function make_nop(    n)
 	print "#include \"intercept/wrapper.h\""
 	for (n = 1; n <= rows; n++) {
 		open_wrapper(n)
-		if (hook[n] ~ /^after: entry_/) {
+		if (hook[n] ~ /^after: entry_lookup/) {
 			print "\tCUresult result = " forward(n, "next") ";"
 			print ""
 			print "\tdoors_replace_entry(result, symbol, pfn, cudaVersion, flags);"

@@ -110,7 +110,15 @@ void hook_module_load(struct call *call, uint64_t module);
 bool hook_module_unload_defer(struct call *call, uint64_t module);
 void hook_module_unload_before(struct call *call, uint64_t module);
 void hook_module_unload_after(struct call *call, uint64_t module);
-void hook_module_reset(void); /* child of fork */
+
+/* hook_graphics.c: memory of a graphics interface, while it is mapped. */
+void hook_graphics_pointer(struct call *call, uint64_t resource, uint64_t address, uint64_t bytes);
+void hook_graphics_unmap_before(struct call *call, const CUgraphicsResource *resources,
+				unsigned int count, uint64_t stream);
+void hook_graphics_unmap_after(struct call *call, const CUgraphicsResource *resources,
+			       unsigned int count, uint64_t stream);
+void hook_graphics_unregister_before(struct call *call, uint64_t resource);
+void hook_graphics_unregister_after(struct call *call, uint64_t resource);
 
 /* hook_operation.c: a call that neither holds nor moves memory. */
 void hook_operation(struct call *call, uint64_t object, uint64_t second, uint64_t bytes,
@@ -121,6 +129,7 @@ void hook_operation_batch(struct call *call, const CUdeviceptr *addresses, const
 /* hook_entry.c */
 void hook_entry_lookup(struct call *call, const char *name, void **function, int version,
 		       uint64_t flags);
+void hook_entry_table(struct call *call, const void *const *table, const CUuuid *id);
 
 /* block.c: a block's beginning and end, for the hooks above. */
 struct block_facts {

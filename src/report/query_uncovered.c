@@ -32,9 +32,11 @@ static const struct family families[] = {
 	{ "launch settings of old", "cuParamSet cuFuncSetBlockShape cuFuncSetSharedSize " },
 	{ "tensor maps", "cuTensorMap " },
 	{ "checkpoints and dumps", "cuCheckpoint cuCoredump cuLog cuProfiler " },
+	{ "private tables", "table " },
 };
 
-enum { FAMILIES = sizeof(families) / sizeof(*families) };
+/* The first and the last of them need words of their own. */
+enum { FAMILIES = sizeof(families) / sizeof(*families), GRAPHICS = 0, TABLES = FAMILIES - 1 };
 
 static const struct rows_column columns[] = {
 	{ "name", "driver functions handed out unwatched", ROWS_TEXT },
@@ -92,7 +94,7 @@ static void note_families(struct report_section *shown, const size_t *count)
 	size_t all = 0;
 	int used = 0;
 
-	for (size_t i = 0; i < FAMILIES; i++) {
+	for (size_t i = 0; i < TABLES; i++) {
 		if (count[i])
 			used += snprintf(text + used, sizeof(text) - (size_t)used, "%s%s %zu",
 					 all ? ", " : "", families[i].name, count[i]);
@@ -104,7 +106,17 @@ static void note_families(struct report_section *shown, const size_t *count)
 		    "%zu driver functions that custody leaves alone were handed out unwatched "
 		    "(%s); -v lists them. They hold and move no memory%s.",
 		    all, text,
-		    count[0] ? ", but for what is mapped from a graphics interface" : "");
+		    count[GRAPHICS] ? ", but for what is mapped from a graphics interface" : "");
+}
+
+/* cudart asks for some whenever it starts. */
+static void note_tables(struct report_section *shown, size_t count)
+{
+	if (count)
+		report_note(shown, REPORT_REMARK,
+			    "%zu private tables of driver functions were handed out, to the CUDA "
+			    "runtime as a rule; what is called through them is not in this trace.",
+			    count);
 }
 
 void query_uncovered(struct query *query, struct report *report)
@@ -129,4 +141,5 @@ void query_uncovered(struct query *query, struct report *report)
 			    "the driver has them; what they did is not in this trace.",
 			    count[FAMILIES]);
 	note_families(shown, count);
+	note_tables(shown, count[TABLES]);
 }
