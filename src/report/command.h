@@ -28,6 +28,7 @@ extern const struct command cmd_record;
 extern const struct command cmd_collect;
 extern const struct command cmd_report;
 extern const struct command cmd_sql;
+extern const struct command cmd_merge;
 extern const struct command cmd_doctor;
 extern const struct command cmd_env;
 extern const struct command cmd_probe;

@@ -11,6 +11,7 @@ static const struct command *const commands[] = {
 	&cmd_record,
 	&cmd_report,
 	&cmd_sql,
+	&cmd_merge,
 	&cmd_doctor,
 	&cmd_env,
 	&cmd_collect,

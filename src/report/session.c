@@ -209,8 +209,7 @@ static bool is_short_enough(const char *path, char *why, size_t bytes)
 	return false;
 }
 
-/* What SQLite left beside an older trace must not be taken for a part of the new one. */
-static void remove_companions(const char *path)
+void session_remove_companions(const char *path)
 {
 	static const char *const endings[] = { "-wal", "-shm", "-journal" };
 	char name[PATH_MAX + 16];
@@ -243,7 +242,7 @@ bool session_reserve(const char *path, bool force, char *why, size_t bytes)
 	if (force && !remove_old(path, why, bytes))
 		return false;
 	if (make_empty(path)) {
-		remove_companions(path);
+		session_remove_companions(path);
 		return is_short_enough(path, why, bytes);
 	}
 	if (errno == EEXIST)
@@ -270,7 +269,7 @@ bool session_reserve_next(char path[PATH_MAX], char *why, size_t bytes)
 	snprintf(first, sizeof(first), "%s", path);
 	for (int number = 2; number < NAME_TRIES; number++) {
 		if (make_empty(path)) {
-			remove_companions(path);
+			session_remove_companions(path);
 			return is_short_enough(path, why, bytes);
 		}
 		if (errno != EEXIST || !number_name(path, first, number))

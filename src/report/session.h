@@ -27,7 +27,7 @@ struct session {
 	char trace[PATH_MAX]; /* "": not known yet */
 	char frees[64];
 	char children[64];
-	char limits[SESSION_DIR_LIMITS]; /* of the queues; "": nothing is put off */
+	char limits[SESSION_DIR_LIMITS]; /* of queues and memory; "": none */
 	int pid;
 	bool is_bare;
 	int lock; /* descriptor, -1: not held */
@@ -62,5 +62,8 @@ bool session_reserve(const char *path, bool force, char *why, size_t bytes);
 
 /* The same, but where the name is taken with .2, .3 ... before its ending. */
 bool session_reserve_next(char path[PATH_MAX], char *why, size_t bytes);
+
+/* What SQLite left beside an older trace must not be taken for a part of the new one. */
+void session_remove_companions(const char *path);
 
 #endif

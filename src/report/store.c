@@ -117,7 +117,8 @@ static struct store *open_file(const char *path, const char *kept)
 	resolve(path, real);
 	check(store, sqlite3_open_v2(real, &store->db,
 				     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
-					     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+					     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
+					     SQLITE_OPEN_URI,
 				     NULL));
 	sqlite3_busy_timeout(store->db, 60000);
 	return store;
