@@ -222,8 +222,8 @@ enum reading_weighed {
 /* A reading that does not know what pools or graphs reserve. */
 #define READING_UNKNOWN UINT64_MAX
 
-/* What a device was doing, in the bits 0 to 3 of aux; for a copy transfer_kind from bit 4 on. */
-enum gpu_work { GPU_NONE, GPU_COPY, GPU_MEMSET, GPU_KERNEL, GPU_MIGRATION, GPU_WORKS };
+/* What a device was doing, in the bits 0 to 3 of aux; LOST: what CUPTI had no room for. */
+enum gpu_work { GPU_LOST, GPU_COPY, GPU_MEMSET, GPU_KERNEL, GPU_MIGRATION, GPU_WORKS };
 
 /* Streams in records: the program's 0 never appears, it means one of two things. */
 #define STREAM_NONE UINT64_C(0)
@@ -253,11 +253,18 @@ enum gpu_work { GPU_NONE, GPU_COPY, GPU_MEMSET, GPU_KERNEL, GPU_MIGRATION, GPU_W
  *              a memset;
  *              SUM: copies)
  * READING      free bytes    total bytes    pools reserve graphs reserve AUX_READING()
- * GPU          start, ns of  duration, ns   bytes; of a   call_key() of  gpu_work |
- *              CLOCK_        (migration:    kernel its    the call that  transfer_kind << 4
- *              MONOTONIC     end unknown)   name's        caused it, 0:
- *                                           number        unknown
- * GPU_NAME     number        0              0             0              0
+ * GPU          start, ns of  duration, ns   bytes; of a   call_key() of  AUX_GPU()
+ *              CLOCK_        (of several    kernel its    the call that
+ *              MONOTONIC     migrations     name's        caused it, 0:
+ *                            their sum)     number        unknown; how
+ *                                                         many
+ *                                                         migrations
+ * GPU LOST     how many      0              0             0              0
+ * GPU_NAME     number; 0:    0              0             0              0
+ *              the text is
+ *              why GPU times
+ *              end, "": they
+ *              begin
  * OPERATION,   object        second         bytes, if     stream         0
  * QUERY        handle        object         any
  * CONTEXT      handle        driver's id,   flags: 1 is   0              device + 1
@@ -354,6 +361,19 @@ static inline enum reading_moment record_moment(const struct record *record)
 static inline enum reading_weighed record_weighed(const struct record *record)
 {
 	return (enum reading_weighed)(record->aux >> 12 & 15);
+}
+
+#define AUX_GPU(work, kind, source, target)                                                        \
+	((uint16_t)((work) | (kind) << 4 | (source) << 8 | (target) << 12))
+
+static inline enum gpu_work record_gpu_work(const struct record *record)
+{
+	return (enum gpu_work)(record->aux & 15);
+}
+
+static inline enum transfer_kind record_gpu_kind(const struct record *record)
+{
+	return (enum transfer_kind)(record->aux >> 4 & 15);
 }
 
 /* Names one call in a process: the number of its thread, and the ticks of its start. */
