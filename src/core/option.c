@@ -17,6 +17,7 @@ enum {
 
 #define BUFFER_LEAST (UINT64_C(1) << 20)
 #define BUFFER_MOST (UINT64_C(1) << 40)
+#define LIMIT_LEAST (UINT64_C(2) << 20) /* a page of a device */
 #define DIGITS_MOST UINT64_C(100000000000000000) /* what follows them changes nothing */
 
 static const struct option_info infos[OPTION_COUNT] = {
@@ -39,6 +40,10 @@ static const struct option_info infos[OPTION_COUNT] = {
 			      "whether processes started by the program are recorded too" },
 	[OPTION_BUFFER] = { OPTION_BUFFER, "CUSTODY_BUFFER", NULL, "256MiB", "SIZE",
 			    "bytes of recording buffer per process, 1MiB or more" },
+	[OPTION_LIMIT] = { OPTION_LIMIT, "CUSTODY_LIMIT", NULL, "none", "SIZE",
+			   "memory that each device seems to have, 2MiB or more" },
+	[OPTION_FAIL_NTH] = { OPTION_FAIL_NTH, "CUSTODY_FAIL_NTH", NULL, "none", "N",
+			      "which allocating call of each process fails, from 1" },
 	[OPTION_GPU_TIMES] = { OPTION_GPU_TIMES, "CUSTODY_GPU_TIMES", NULL, "0", "0|1",
 			       "whether CUPTI tells when devices copied, set and computed" },
 };
@@ -113,6 +118,33 @@ static bool is_good_size(const char *value, char *why, size_t why_bytes)
 		snprintf(why, why_bytes, "'%.80s' is more than 1TiB", value);
 	else
 		return true;
+	return false;
+}
+
+static bool is_good_limit(const char *value, char *why, size_t why_bytes)
+{
+	uint64_t bytes;
+
+	if (!strcmp(value, "none"))
+		return true;
+	if (!option_parse_size(value, &bytes))
+		snprintf(why, why_bytes, "'%.80s' is neither a size such as 8GiB nor none", value);
+	else if (bytes < LIMIT_LEAST)
+		snprintf(why, why_bytes, "'%.80s' is less than 2MiB", value);
+	else
+		return true;
+	return false;
+}
+
+/* One of calls that are counted from 1. */
+static bool is_good_turn(const char *value, char *why, size_t why_bytes)
+{
+	uint64_t number;
+
+	if (!strcmp(value, "none") ||
+	    (!value[strspn(value, "0123456789")] && option_parse_size(value, &number) && number))
+		return true;
+	snprintf(why, why_bytes, "'%.80s' is neither a number from 1 nor none", value);
 	return false;
 }
 
@@ -238,6 +270,10 @@ bool option_is_valid(enum option_id id, const char *value, char *why, size_t why
 		return is_good_template(value, why, why_bytes);
 	case OPTION_BUFFER:
 		return is_good_size(value, why, why_bytes);
+	case OPTION_LIMIT:
+		return is_good_limit(value, why, why_bytes);
+	case OPTION_FAIL_NTH:
+		return is_good_turn(value, why, why_bytes);
 	case OPTION_MAX_PENDING:
 		return is_good_integer(value, why, why_bytes);
 	case OPTION_MAX_PENDING_RATIO:

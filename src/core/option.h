@@ -19,6 +19,8 @@ enum option_id {
 	OPTION_MEMINFO,	 /* pending | driver */
 	OPTION_CHILDREN, /* all | none */
 	OPTION_BUFFER,	 /* bytes */
+	OPTION_LIMIT,	 /* bytes of a device, or none */
+	OPTION_FAIL_NTH, /* from 1, or none */
 	OPTION_GPU_TIMES, /* 0 | 1 */
 	OPTION_COUNT
 };

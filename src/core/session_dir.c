@@ -148,10 +148,15 @@ static void add_line(char *text, const char *key, const char *value)
 void session_dir_limits(char *text, size_t bytes)
 {
 	*text = '\0';
-	if (strcmp(option_text(OPTION_FREES), "immediate"))
-		snprintf(text, bytes, "max-pending=%s max-pending-ratio=%s meminfo=%s",
-			 option_text(OPTION_MAX_PENDING), option_text(OPTION_MAX_PENDING_RATIO),
-			 option_text(OPTION_MEMINFO));
+	if (strcmp(option_text(OPTION_FREES), "immediate")) {
+		add_option(text, bytes, "max-pending", OPTION_MAX_PENDING);
+		add_option(text, bytes, "max-pending-ratio", OPTION_MAX_PENDING_RATIO);
+		add_option(text, bytes, "meminfo", OPTION_MEMINFO);
+	}
+	if (option_number(OPTION_LIMIT))
+		add_option(text, bytes, "limit", OPTION_LIMIT);
+	if (option_number(OPTION_FAIL_NTH))
+		add_option(text, bytes, "fail-nth", OPTION_FAIL_NTH);
 }
 
 /* The program's own file is for people who look, and comes last: it may be cut. */

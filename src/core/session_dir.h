@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SESSION_DIR_LIMITS = 192 }; /* bytes of session_dir_limits() */
+enum { SESSION_DIR_LIMITS = 256 }; /* bytes of session_dir_limits() */
 
 /*
  * Make an empty session directory in the first place that can be written and

@@ -55,7 +55,7 @@ uint64_t block_begin(struct call *call, const struct block_facts *facts)
 	call_write(call, &(struct call_facts){
 				 .kind = RECORD_ALLOC,
 				 .a = facts->address,
-				 .b = block.id,
+				 .b = block.id ? block.id : call->refusal,
 				 .c = facts->bytes,
 				 .stream = facts->stream,
 				 .context = context_of(facts),

@@ -8,6 +8,7 @@
 #include "intercept/hook.h"
 #include "intercept/module.h"
 #include "intercept/nvtx.h"
+#include "intercept/hook_room.h"
 #include "intercept/owned.h"
 #include "intercept/place.h"
 
@@ -35,6 +36,7 @@ static void forget_parent(void)
 	uncovered_rewind();
 }
 
+	room_reset();
 static void describe_writer(void)
 {
 	static _Atomic bool is_done;
@@ -46,6 +48,7 @@ static void describe_writer(void)
 	segment_set_counter_apis(api_of_slot, SLOT_COUNT, API_COUNT);
 }
 
+	room_start();
 /*
  * Where nothing is recorded a thread gets ready all the same, without a chunk:
  * its calls must reach a neighbour, and only an open call cuts the ring that we

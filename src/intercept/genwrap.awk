@@ -44,20 +44,22 @@ function place_of(clause)
 		return 1
 	if (clause ~ /^guard: [a-z][a-z0-9_]*\(.*\)$/)
 		return 2
-	if (clause == "retry")
+	if (clause ~ /^room: [a-z][a-z0-9_]*\(.*\)$/)
 		return 3
-	if (clause == "sync")
+	if (clause == "retry")
 		return 4
-	if (clause == "-" || clause ~ /^(after|around|defer): [a-z][a-z0-9_]*\(.*\)$/)
+	if (clause == "sync")
 		return 5
+	if (clause == "-" || clause ~ /^(after|around|defer): [a-z][a-z0-9_]*\(.*\)$/)
+		return 6
 	return 0
 }
 
-# "swap: p; retry; after: f(p)" -> clause[n, 1] "swap: p", clause[n, 3] "retry", ...
+# "swap: p; retry; after: f(p)" -> clause[n, 1] "swap: p", clause[n, 4] "retry", ...
 function read_clauses(n, text,    count, part, i, place, before)
 {
 	before = 0
-	for (i = 1; i <= 5; i++)
+	for (i = 1; i <= 6; i++)
 		clause[n, i] = ""
 	count = split(text, part, "; ")
 	for (i = 1; i <= count; i++) {
@@ -71,9 +73,10 @@ function read_clauses(n, text,    count, part, i, place, before)
 	}
 	swapped[n] = substr(clause[n, 1], length("swap: ") + 1)
 	guard[n] = clause[n, 2]
-	retry[n] = clause[n, 3] != ""
-	sync[n] = clause[n, 4] != ""
-	hook[n] = clause[n, 5] == "" ? "-" : clause[n, 5]
+	room[n] = clause[n, 3]
+	retry[n] = clause[n, 4] != ""
+	sync[n] = clause[n, 5] != ""
+	hook[n] = clause[n, 6] == "" ? "-" : clause[n, 6]
 }
 
 # How the hook is called: "", "after", "around" or "defer".
@@ -94,6 +97,10 @@ function check_clauses(n,    records)
 		fail("role " role[n] " needs a hook")
 	if (role[n] == "time" && manner(n) == "around")
 		refuse_clause(n, "an around hook")
+	if (role[n] != "hook" && room[n] != "")
+		refuse_clause(n, "room")
+	if (room[n] != "" && (manner(n) == "around" || manner(n) == "defer"))
+		fail("what is done ahead of the driver must not be refused behind it")
 	if (role[n] != "hook" && manner(n) == "defer")
 		refuse_clause(n, "a defer hook")
 	if (!records && guard[n] != "")
@@ -144,12 +151,13 @@ function pfn(n)
 }
 
 # "after: f(p)" -> "hook_f_suffix(&call, p)", streams bound to what 0 means in this variant.
-function hook_call(n, text, suffix,    open)
+function hook_call(n, text, suffix,    open, rest)
 {
 	sub(/^[a-z]+: /, "", text)
 	gsub(/STREAM\(/, (variant[n] == "-" ? "STREAM_OF_LEGACY(" : "STREAM_OF_THREAD("), text)
 	open = index(text, "(")
-	return "hook_" substr(text, 1, open - 1) suffix "(&call, " substr(text, open + 1)
+	rest = substr(text, open + 1)
+	return "hook_" substr(text, 1, open - 1) suffix "(&call" (rest == ")" ? "" : ", ") rest
 }
 
 function head(what)
@@ -207,13 +215,29 @@ function write_defer(n)
 	print "\tcall.is_forwarded = deferral_forward();"
 }
 
+# The driver's call, unless it is refused.
+function write_call(n, timed, indent,    text)
+{
+	text = "call_returned" timed "(&call, " forward_program(n) ");"
+	if (room[n] == "") {
+		print indent text
+		return
+	}
+	print indent "if (!room_is_watched()) {"
+	print indent "\t" text
+	print indent "} else if (" hook_call(n, room[n], "") ") {"
+	print indent "\t" text
+	print indent "\thook_room_leave(&call);"
+	print indent "}"
+}
+
 # The driver's call and what comes of it; where it may be tried again, in a loop.
 function write_attempt(n, timed,    indent)
 {
 	indent = retry[n] ? "\t\t" : "\t"
 	if (retry[n])
 		print "\tdo {"
-	print indent "call_returned" timed "(&call, " forward_program(n) ");"
+	write_call(n, timed, indent)
 	if (retry[n])
 		print indent "oom_mark(&call);"
 	if (hook[n] != "-")

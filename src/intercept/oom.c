@@ -52,10 +52,11 @@ static bool may_succeed(const struct call *call)
 	       (call->start && deferq_has_released_since(call->start));
 }
 
-/* With a capture live nothing is flushed: the program gets its error. */
+/* With a capture live nothing is flushed: the program gets its error; so it does at its turn. */
 void oom_consider(struct call *call)
 {
-	if (call->attempts < ATTEMPTS && deferral_is_on() && !gate_is_shut() && may_succeed(call))
+	if (call->attempts < ATTEMPTS && call->refusal != FAILURE_NTH && deferral_is_on() &&
+	    !gate_is_shut() && may_succeed(call))
 		call->flags |= RECORD_BY_CUSTODY | RECORD_MORE;
 }
 

@@ -12,6 +12,7 @@
 #include "intercept/hook.h"
 #include "intercept/hook_copy.h"
 #include "intercept/hook_guard.h"
+#include "intercept/hook_room.h"
 #include "intercept/oom.h"
 #include "intercept/real.h"
 

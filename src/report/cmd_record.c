@@ -19,6 +19,8 @@ static const char *frees;
 static const char *max_pending;
 static const char *max_pending_ratio;
 static const char *children;
+static const char *limit;
+static const char *fail_nth;
 static bool want_gpu_times;
 static bool replace;
 static bool simulate;
@@ -42,6 +44,12 @@ static const struct options_row rows[] = {
 	{ "gpu-times", 0, OPTIONS_FLAG, NULL,
 	  "ask CUPTI when devices copied, set and computed", &want_gpu_times,
 	  OPTIONS_TWIN(OPTION_GPU_TIMES) },
+	{ "limit", 0, OPTIONS_TEXT, "SIZE",
+	  "let each device look no larger: a program on a smaller card", &limit,
+	  OPTIONS_TWIN(OPTION_LIMIT) },
+	{ "fail-nth", 0, OPTIONS_TEXT, "N",
+	  "fail the N-th allocating call of each process, out of memory", &fail_nth,
+	  OPTIONS_TWIN(OPTION_FAIL_NTH) },
 	{ "simulate", 0, OPTIONS_FLAG, NULL, "run on the simulated driver: no GPU is needed",
 	  &simulate, 0 },
 	{ NULL, 0, OPTIONS_FLAG, NULL, NULL, NULL, 0 },
@@ -116,6 +124,8 @@ static void set_options(void)
 		{ OPTION_MAX_PENDING, &max_pending },
 		{ OPTION_MAX_PENDING_RATIO, &max_pending_ratio },
 		{ OPTION_CHILDREN, &children },
+		{ OPTION_LIMIT, &limit },
+		{ OPTION_FAIL_NTH, &fail_nth },
 	};
 
 	for (size_t i = 0; i < sizeof(given) / sizeof(*given); i++)

@@ -160,6 +160,8 @@ static void note_failure(struct ingest_process *process, const struct record *re
 	call->object = record->a;
 	/* Nobody asked for bytes who frees: how many it would have been is no matter. */
 	call->bytes = record->kind == RECORD_FREE ? 0 : record->c;
+	if (record->kind == RECORD_ALLOC && record->b < FAILURE_WHYS)
+		call->failure_why = (uint8_t)record->b;
 	store_row_failure(&process->ingest->rows, call);
 }
 
@@ -169,9 +171,12 @@ void ingest_record_use(struct ingest_process *process, const struct ingest_block
 	int64_t bytes = (int64_t)block->bytes;
 
 	/* What is another's is counted there. */
-	if (!block->is_view && block->kind != BLOCK_IPC)
-		ingest_peak_change(&process->ingest->peak, block->series, at_ns, live * bytes,
-				   pending * bytes);
+	if (block->is_view || block->kind == BLOCK_IPC)
+		return;
+	footprint = ingest_peak_footprint(block->kind, block->address, block->bytes);
+	/* Live or pending, the device has it not. */
+	ingest_peak_block(&process->ingest->peak, block->series, at_ns, live * bytes,
+			  pending * bytes, live + pending, &footprint);
 }
 
 /* Kinds whose addresses belong to one block at a time. */

@@ -61,6 +61,44 @@ static void name_results(struct rows *rows)
 
 /* Ours are worth a word of their own: the program did not make them. */
 static void note_origin(struct report_section *section)
+static const char select_turns[] =
+	"SELECT failure.process_id, caller, pid, COALESCE(name, '?') FROM failure"
+	" JOIN process ON process.id = failure.process_id LEFT JOIN api ON api.id = api_id"
+	" WHERE origin = 'fail-nth' ORDER BY at_ns";
+
+/* From where in the program the call came whose turn it was to fail. */
+static void note_turn(struct query *query, struct report_section *section, sqlite3_stmt *turn)
+{
+	static const struct rows_column columns[] = { HOLDER_COLUMNS("by"),
+						      { NULL, NULL, ROWS_TEXT } };
+	uint64_t caller = (uint64_t)sqlite3_column_int64(turn, 1);
+	struct symbol_place place = { NULL, 0 };
+	struct holder holder = { 0 };
+	struct rows by;
+
+	if (caller)
+		symbol_locate(query->symbols, sqlite3_column_int64(turn, 0), caller, &place);
+	holder.path = place.path;
+	holder.offset = place.offset;
+	rows_init(&by, columns);
+	holder_write(&holder, query, rows_add(&by));
+	report_note(section, REPORT_REMARK,
+		    "In process %d it was the turn of %s, called by %s, to fail (--fail-nth): the "
+		    "driver was not asked.",
+		    sqlite3_column_int(turn, 2), (const char *)sqlite3_column_text(turn, 3),
+		    rows_at(&by, 0)->text);
+	rows_free(&by);
+}
+
+static void note_turns(struct query *query, struct report_section *section)
+{
+	sqlite3_stmt *turn = query_prepare(query, select_turns);
+
+	while (query_step(query, turn))
+		note_turn(query, section, turn);
+	sqlite3_finalize(turn);
+}
+
 {
 	int64_t ours = 0;
 
@@ -88,6 +126,7 @@ static void add_failures(struct query *query, struct report *report)
 	note_origin(section);
 }
 
+	note_turns(query, section);
 static void add_lost(struct query *query, struct report *report)
 {
 	struct report_section *section = report_add(report, "lost", "", REPORT_LIST, lost_columns);

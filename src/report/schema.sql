@@ -283,7 +283,8 @@ CREATE TABLE finding (			-- what the program should not have done
 CREATE TABLE failure (			-- one driver call that returned an error
 	id INTEGER PRIMARY KEY,
 	process_id INTEGER NOT NULL REFERENCES process,
-	origin TEXT NOT NULL,		-- program, or custody: a release, or an attempt it repeated
+	origin TEXT NOT NULL,		-- program, or custody: a release, or an attempt it repeated;
+					-- limit, fail-nth: an allocation that was refused
 	api_id INTEGER REFERENCES api,
 	result INTEGER NOT NULL,	-- CUresult
 	bytes INTEGER,			-- asked for

@@ -129,12 +129,26 @@ void store_row_operation(struct store_row *rows, const struct store_row_call *ca
 	store_step(rows->store, statement);
 }
 
+static const char *failure_origin(const struct store_row_call *call)
+{
+	if (call->is_ours)
+		return "custody";
+	switch ((enum failure_why)call->failure_why) {
+	case FAILURE_LIMIT:
+		return "limit";
+	case FAILURE_NTH:
+		return "fail-nth";
+	default:
+		return "program";
+	}
+}
+
 void store_row_failure(struct store_row *rows, const struct store_row_call *call)
 {
 	sqlite3_stmt *statement = prepare(rows, STORE_ROW_FAILURE);
 
 	bind_number(statement, 1, call->process_id);
-	bind_text(statement, 2, call->is_ours ? "custody" : "program");
+	bind_text(statement, 2, failure_origin(call));
 	bind_id(statement, 3, call->api);
 	bind_number(statement, 4, call->result);
 	bind_id(statement, 5, call->bytes);

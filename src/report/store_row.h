@@ -69,6 +69,7 @@ struct store_row_call {
 	uint64_t bytes;
 	uint64_t caller;
 	bool is_ours;
+	uint8_t failure_why; /* enum failure_why */
 	bool is_unload; /* of a module */
 };
 

@@ -47,6 +47,11 @@ expect_refusal 'role time has no use for an around hook' \
 expect_refusal 'role op has no use for a defer hook' \
 	'cuX | cuX | 2000 | - | op | defer: f() | void'
 expect_refusal 'role time has no use for a guard' 'cuX | cuX | 2000 | - | time | guard: f() | void'
+expect_refusal 'role op has no use for room' 'cuX | cuX | 2000 | - | op | room: f(); after: f() | void'
+expect_refusal 'what is done ahead of the driver must not be refused behind it' \
+	'cuX | cuX | 2000 | - | hook | room: f(); around: f() | void'
+expect_refusal 'out of place: room: f()' \
+	'cuX | cuX | 2000 | - | hook | retry; room: f(); after: f() | void'
 expect_refusal 'role count has no use for sync' 'cuX | cuX | 2000 | - | count | sync | void'
 expect_refusal 'role op needs a hook' 'cuX | cuX | 2000 | - | op | retry; sync | void'
 expect_refusal 'out of place: retry' 'cuX | cuX | 2000 | - | op | sync; retry; after: f() | void'
@@ -90,6 +95,19 @@ expect_body 'cuX | cuX | 1 | - | hook | defer: a_b(p, STREAM_NONE) | void *p' <<
 	call_returned(&call, REAL(next, cuX)(p));
 	hook_a_b_after(&call, p, STREAM_NONE);
 	deferral_returned(call.is_forwarded);
+	return call_end(&call);
+END
+expect_body 'cuX_ptsz | cuX | 1 | ptsz | hook | room: a(STREAM(s)); retry; after: b() | CUstream s' << 'END'
+	do {
+		if (!room_is_watched()) {
+			call_returned(&call, REAL(next, cuX_ptsz)(s));
+		} else if (hook_a(&call, STREAM_OF_THREAD(s))) {
+			call_returned(&call, REAL(next, cuX_ptsz)(s));
+			hook_room_leave(&call);
+		}
+		oom_mark(&call);
+		hook_b(&call);
+	} while (oom_retry(&call));
 	return call_end(&call);
 END
 expect_body 'cuX_ptsz | cuX | 1 | ptsz | op | around: f(STREAM(s)) | CUstream s' << 'END'

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hook_room.h - calls that may be refused before the driver is asked: because
+ * it is their turn to fail, or because a device shall look smaller than it is.
+ *
+ * One hook for each way a call says how much memory it wants of which device;
+ * they run ahead of each attempt, but only where anything is to be refused.
+ * True: the driver is to be called, and hook_room_leave() follows.  False: the
+ * call is answered as out of memory, with the reason in call->refusal.
+ */
+#ifndef CUSTODY_INTERCEPT_HOOK_ROOM_H
+#define CUSTODY_INTERCEPT_HOOK_ROOM_H
+
+#include "intercept/call.h"
+
+extern _Atomic bool room_is_scarce;
+
+/* Without --limit and --fail-nth this is all that a call pays. */
+static inline bool room_is_watched(void)
+{
+	return __builtin_expect(atomic_load_explicit(&room_is_scarce, memory_order_relaxed), 0);
+}
+
+/* Before the first call of the process is begun. */
+void room_start(void);
+
+/* Child of fork. */
+void room_reset(void);
+
+/* Memory of the host, or somebody else's, or none before a graph is launched. */
+bool hook_room_elsewhere(struct call *call);
+
+/* A node of a graph, which may be an allocation. */
+bool hook_room_node(struct call *call, const CUgraphNodeParams *node);
+
+void hook_room_leave(struct call *call);
+
+#endif
