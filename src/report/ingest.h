@@ -139,7 +139,7 @@ struct ingest {
 	bool is_resumed;      /* sums of transfers and peaks are to be made from rows */
 	sqlite3_stmt *insert_device, *insert_context, *insert_thread, *insert_stream,
 		*insert_event, *update_stream, *update_event, *name_thread, *describe_device,
-		*end_context, *insert_process, *update_process;
+		*first_device, *end_context, *insert_process, *update_process;
 };
 
 void ingest_start(struct ingest *ingest, struct store *store);

@@ -35,6 +35,21 @@ static const char all_changes[] =
 	"FROM process p JOIN allocation a ON a.process_id = p.id WHERE p.end_ns IS NOT NULL "
 	"ORDER BY 4, 7";
 
+/* Devices that several processes have. */
+static void find_shared(struct ingest *ingest)
+{
+	sqlite3_stmt *devices = NULL;
+
+	if (sqlite3_prepare_v2(ingest->store->db,
+			       "SELECT device_id, physical_id FROM physical_device "
+			       "WHERE physical_id <> device_id", -1, &devices, NULL) != SQLITE_OK)
+		store_fail(ingest->store);
+	while (store_next(ingest->store, devices))
+		ingest_peak_share(&ingest->peak, (uint32_t)sqlite3_column_int64(devices, 0),
+				  (uint32_t)sqlite3_column_int64(devices, 1));
+	sqlite3_finalize(devices);
+}
+
 /* The slow way, for a collector that went on where another had died, or was told too late. */
 static void rebuild_peaks(struct ingest *ingest)
 {
@@ -42,6 +57,7 @@ static void rebuild_peaks(struct ingest *ingest)
 	sqlite3_stmt *changes = NULL;
 
 	ingest_peak_free(peak);
+	find_shared(ingest);
 	if (sqlite3_prepare_v2(ingest->store->db, all_changes, -1, &changes, NULL) != SQLITE_OK)
 		store_fail(ingest->store);
 	while (store_next(ingest->store, changes)) {
@@ -113,6 +129,9 @@ static void write_peaks(struct ingest *ingest)
 	for (uint32_t i = 0; i < ingest->peak.group_count; i++) {
 		const struct ingest_peak_group *group = &ingest->peak.group[i];
 
+		if (!group->process_id && group->device_id &&
+		    !ingest_peak_is_shared(&ingest->peak, group->device_id))
+			continue;
 		bind_id(insert, 1, group->process_id);
 		bind_id(insert, 2, group->device_id);
 		sqlite3_bind_int64(insert, 3, group->peak_ns);
@@ -135,7 +154,9 @@ static const char peak_blocks[] =
 	"AND (a.released_ns IS NULL OR a.released_ns > (SELECT min(at_ns) FROM peak)) "
 	"AND a.parent_id IS NULL "
 	"AND a.kind NOT IN ('pinned', 'registered', 'ipc', 'unknown') "
-	"AND (p.device_id IS NULL OR p.device_id = a.device_id) "
+	"AND (p.device_id IS NULL OR p.device_id = CASE p.process_id WHEN 0 THEN "
+	"(SELECT physical_id FROM physical WHERE device_id = a.device_id) "
+	"ELSE a.device_id END) "
 	"AND a.alloc_ns + a.alloc_duration_ns <= p.at_ns "
 	"AND (a.released_ns IS NULL OR a.released_ns > p.at_ns) "
 	"AND (a.free_waited_ns IS NULL OR a.free_requested_ns + a.free_waited_ns > p.at_ns) "
@@ -146,12 +167,14 @@ static const char peak_blocks[] =
 static void write_peak_blocks(struct ingest *ingest)
 {
 	store_run(ingest->store, "UPDATE peak SET process_id = 0 WHERE process_id IS NULL;"
-				 "CREATE INDEX peak_process ON peak(process_id)");
+				 "CREATE INDEX peak_process ON peak(process_id);"
+				 "CREATE TEMP TABLE physical AS SELECT * FROM physical_device;"
+				 "CREATE INDEX temp.physical_of ON physical(device_id)");
 	store_run(ingest->store, peak_blocks);
 	store_run(ingest->store,
 		  "UPDATE peak SET process_id = NULL WHERE process_id = 0;"
 		  "UPDATE peak_block SET process_id = NULL WHERE process_id = 0;"
-		  "DROP INDEX peak_process");
+		  "DROP INDEX peak_process; DROP TABLE temp.physical");
 }
 
 static const char sum_columns[] =
@@ -185,15 +208,14 @@ static void write_sums(struct ingest *ingest)
 static void rebuild_sums(struct ingest *ingest)
 {
 	sqlite3_stmt *rows =
-		prepare(ingest, "SELECT r.site_id, r.bytes, r.duration_ns, s.result, s.is_captured "
+		prepare(ingest, "SELECT r.site_id, r.bytes, r.duration_ns "
 				"FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id");
 
 	ingest_table_free(&ingest->total.sums, free);
 	while (store_next(ingest->store, rows))
 		ingest_total_transfer(&ingest->total, (uint32_t)sqlite3_column_int64(rows, 0),
 				      (uint64_t)sqlite3_column_int64(rows, 1),
-				      sqlite3_column_int64(rows, 2), sqlite3_column_int(rows, 3),
-				      sqlite3_column_int(rows, 4));
+				      sqlite3_column_int64(rows, 2));
 	sqlite3_finalize(rows);
 }
 

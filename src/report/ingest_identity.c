@@ -94,6 +94,18 @@ static void print_uuid(const struct record *record, char text[48])
 				i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
 }
 
+/* Another process of this trace may have the same device. */
+static void share_device(struct ingest *ingest, uint32_t id, const char *uuid)
+{
+	sqlite3_stmt *first = store_prepare(ingest->store, &ingest->first_device,
+					    "SELECT min(id) FROM device WHERE uuid = ?");
+
+	sqlite3_bind_text(first, 1, uuid, -1, SQLITE_STATIC);
+	if (store_next(ingest->store, first) && sqlite3_column_int64(first, 0) != id)
+		ingest_peak_share(&ingest->peak, id, (uint32_t)sqlite3_column_int64(first, 0));
+	sqlite3_reset(first);
+}
+
 void ingest_identity_describe_device(struct ingest_process *process, int ordinal,
 				     const struct record *record, const char *name)
 {
@@ -112,6 +124,8 @@ void ingest_identity_describe_device(struct ingest_process *process, int ordinal
 	bind_id(update, 3, record->c);
 	sqlite3_bind_int64(update, 4, id);
 	store_step(ingest->store, update);
+	if (record->a || record->b)
+		share_device(ingest, id, uuid);
 }
 
 static void write_context(struct ingest_process *process, const struct ingest_context *context,

@@ -38,6 +38,28 @@ static uint32_t find_group(struct ingest_peak *peak, uint32_t process_id, uint32
 	return peak->group_count++;
 }
 
+static uint32_t first_of(const struct ingest_peak *peak, uint32_t device_id)
+{
+	uintptr_t first = (uintptr_t)ingest_table_find(&peak->shared, device_id);
+
+	return first ? (uint32_t)first : device_id;
+}
+
+void ingest_peak_share(struct ingest_peak *peak, uint32_t device_id, uint32_t first_id)
+{
+	ingest_table_put(&peak->shared, device_id, (void *)(uintptr_t)first_id);
+	ingest_table_put(&peak->shared, first_id, (void *)(uintptr_t)first_id);
+	/* What it held before this was told has gone into a peak of its own. */
+	for (uint32_t i = 0; i < peak->series_count; i++)
+		if (peak->series[i].device_id == device_id)
+			peak->disordered++;
+}
+
+bool ingest_peak_is_shared(const struct ingest_peak *peak, uint32_t device_id)
+{
+	return ingest_table_find(&peak->shared, device_id) != NULL;
+}
+
 uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint32_t device_id,
 			    enum block_kind kind)
 {
@@ -62,6 +84,7 @@ uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint3
 	/* Memory of an unknown device counts in the sums only. */
 	if (series->is_device && device_id) {
 		series->group[series->groups++] = find_group(peak, process_id, device_id);
+		series->group[series->groups++] = find_group(peak, 0, first_of(peak, device_id));
 	}
 	ingest_table_put(&peak->series_of, key, (void *)(uintptr_t)(peak->series_count + 1));
 	return peak->series_count++;
@@ -277,5 +300,6 @@ void ingest_peak_free(struct ingest_peak *peak)
 	free(peak->group);
 	free(peak->waiting);
 	ingest_table_free(&peak->series_of, NULL);
+	ingest_table_free(&peak->shared, NULL);
 	*peak = (struct ingest_peak){ 0 };
 }

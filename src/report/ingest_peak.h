@@ -25,7 +25,7 @@ enum {
 /* Use of one process on one device, of one process, or of all. */
 struct ingest_peak_group {
 	uint32_t process_id; /* 0: all */
-	uint32_t device_id;  /* 0: all */
+	uint32_t device_id;  /* 0: all; of all processes: a device as ingest_peak_share() knows it */
 	int64_t live, pending; /* pending is not among what is live */
 	int64_t moment_ns;     /* of the last change */
 	int64_t peak, peak_ns;
@@ -46,7 +46,7 @@ struct ingest_peak_series {
 	int64_t live, pending;
 	int64_t moment_ns; /* of the last change */
 	bool is_device;
-	uint32_t group[3]; /* that device memory belongs to */
+	uint32_t group[4]; /* that device memory belongs to */
 	uint32_t groups;
 	uint32_t first, slices, capacity;
 	struct ingest_peak_slice *slice; /* highest use inside each */
@@ -71,6 +71,7 @@ struct ingest_peak {
 	struct ingest_table series_of; /* (process, device, kind) -> number + 1 */
 	struct ingest_peak_group *group;
 	uint32_t group_count;
+	struct ingest_table shared; /* device.id -> that of the first process which has it */
 
 	int64_t origin_ns, slice_ns;
 	bool has_origin;
@@ -82,6 +83,12 @@ uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint3
 
 void ingest_peak_change(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t live,
 			int64_t pending);
+
+/* Both are one physical device, and `first_id` was there first: their use is one peak. */
+void ingest_peak_share(struct ingest_peak *peak, uint32_t device_id, uint32_t first_id);
+
+/* Whether several processes have this device, which is then the first's. */
+bool ingest_peak_is_shared(const struct ingest_peak *peak, uint32_t device_id);
 
 /* The process has ended: what it still held is the driver's again. */
 void ingest_peak_end(struct ingest_peak *peak, uint32_t process_id, int64_t at_ns);

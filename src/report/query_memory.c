@@ -128,7 +128,9 @@ static const struct rows_column sample_columns[] = {
 static void write_peak(struct query *query, struct rows_value *value)
 {
 	int64_t at = rows_minus(value[PEAK_AT].number, query->start_ns);
-	int64_t devices = query_number(query, "SELECT count(DISTINCT uuid) FROM device", 0);
+	int64_t devices = query_number(
+		query, "SELECT count(DISTINCT physical_id) FROM physical_device JOIN device"
+		       " ON device.id = device_id WHERE uuid IS NOT NULL", 0);
 	int64_t total = query_number(query, "SELECT max(total_bytes) FROM device", 0);
 	char bytes[FORMAT_BYTES], moment[FORMAT_BYTES], share[FORMAT_BYTES], of[FORMAT_BYTES];
 

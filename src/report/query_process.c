@@ -78,6 +78,32 @@ static const char select_devices[] =
 	" ON peak.device_id = device.id AND peak.process_id = device.process_id"
 	" ORDER BY device.process_id, ordinal";
 
+/* What several processes have is shown once, and with the use of them all. */
+static const struct rows_column physical_columns[] = {
+	{ "device_id", NULL, ROWS_ID },
+	{ "host", "host", ROWS_TEXT },
+	{ "ordinals", "device", ROWS_TEXT },
+	{ "uuid", NULL, ROWS_TEXT },
+	{ "name", "name", ROWS_TEXT },
+	{ "total_bytes", "memory", ROWS_BYTES },
+	{ "processes", "processes", ROWS_COUNT },
+	{ "peak_bytes", "peak", ROWS_BYTES },
+	{ "peak_at_ns", "at", ROWS_MOMENT },
+	{ NULL, NULL, ROWS_TEXT },
+};
+
+static const char select_physical[] =
+	"SELECT physical_id,"
+	" CASE WHEN (SELECT count(DISTINCT host) FROM physical_device) > 1 THEN host END,"
+	" group_concat(DISTINCT ordinal), max(uuid), max(name), max(total_bytes),"
+	" count(DISTINCT device.process_id),"
+	" COALESCE(all_of_it.bytes, peak.bytes), COALESCE(all_of_it.at_ns, peak.at_ns)"
+	" FROM device JOIN physical_device ON physical_device.device_id = device.id"
+	" LEFT JOIN peak all_of_it ON all_of_it.device_id = physical_id"
+	"  AND all_of_it.process_id IS NULL"
+	" LEFT JOIN peak ON peak.device_id = device.id AND peak.process_id = device.process_id"
+	" GROUP BY physical_id ORDER BY physical_id";
+
 /* One text of `sql` as "first" or "first and 3 more". */
 static void write_first(struct query *query, struct rows_value *value, const char *sql)
 {
@@ -161,7 +187,9 @@ static void add_head(struct query *query, struct report *report)
 	write_first(query, &value[4],
 		    "SELECT COALESCE(name, 'device ' || ordinal) || CASE WHEN total_bytes > 0 THEN"
 		    " printf(', %.1f GiB', total_bytes / 1073741824.0) ELSE '' END FROM device"
-		    " GROUP BY COALESCE(uuid, ordinal) ORDER BY min(ordinal)");
+		    " JOIN physical_device ON device_id = device.id"
+		    " GROUP BY CASE WHEN uuid IS NULL THEN -1 - ordinal ELSE physical_id END"
+		    " ORDER BY min(ordinal), min(device.id)");
 	write_driver(query, &value[5]);
 	report_note(section, REPORT_REMARK,
 		    "Sizes are in units of 1024 and, where nothing else is said, as requested.");
@@ -230,18 +258,30 @@ static void add_processes(struct query *query, struct report *report)
 	rows_cut(&shown->rows, query->most_rows);
 }
 
+/*
+ * People see either the devices of each process or, where several processes have one,
+ * the physical ones.  A single one stands in the head, and its peak is that of memory.
+ */
+static void add_devices(struct query *query, struct report *report)
+{
+	struct report_section *each =
+		report_add(report, "devices", "devices", REPORT_LIST, device_columns);
+	struct report_section *physical =
+		report_add(report, "physical_devices", "devices", REPORT_LIST, physical_columns);
+
+	query_fill(query, &each->rows, select_devices);
+	query_fill(query, &physical->rows, select_physical);
+	if (physical->rows.count < each->rows.count || physical->rows.count < 2)
+		each->title = NULL;
+	if (physical->rows.count == each->rows.count || physical->rows.count < 2)
+		physical->title = NULL;
+}
+
 void query_process(struct query *query, struct report *report)
 {
-	struct report_section *section;
-
 	find_run(query, report);
 	add_head(query, report);
 	add_trace(query, report);
 	add_processes(query, report);
-	section = report_add(report, "devices", "devices", REPORT_LIST, device_columns);
-	query_fill(query, &section->rows, select_devices);
-	/* The head names a single one, and the table of processes has its peaks. */
-	if (query_number(query, "SELECT count(DISTINCT COALESCE(uuid, ordinal)) FROM device", 0) <
-	    2)
-		section->title = NULL;
+	add_devices(query, report);
 }

@@ -45,7 +45,13 @@ static const char make_peaks[] =
 	" UNION ALL SELECT process_id, device_id, at_ns, max(live), 0, 0"
 	"  FROM (SELECT process_id, device_id, at_ns,"
 	"    sum(bytes) OVER (PARTITION BY process_id, device_id ORDER BY at_ns) AS live"
-	"   FROM change WHERE device_id IS NOT NULL) GROUP BY process_id, device_id;"
+	"   FROM change WHERE device_id IS NOT NULL) GROUP BY process_id, device_id"
+	" UNION ALL SELECT NULL, physical_id, at_ns, max(live), 0, 0"
+	"  FROM (SELECT physical_id, at_ns,"
+	"    sum(bytes) OVER (PARTITION BY physical_id ORDER BY at_ns) AS live"
+	"   FROM change JOIN physical_device USING (device_id) WHERE physical_id IN"
+	"    (SELECT physical_id FROM physical_device GROUP BY 1 HAVING count(*) > 1))"
+	"  GROUP BY physical_id;"
 	"UPDATE peak SET (pending_peak_bytes, held_peak_bytes) ="
 	"  (SELECT COALESCE(max(waiting), 0), COALESCE(max(held), 0)"
 	"   FROM (SELECT sum(pending) OVER moment AS waiting,"
@@ -111,7 +117,7 @@ static void size_class(sqlite3_context *context, int count, sqlite3_value **valu
 static bool has_table(struct query *query, const char *name)
 {
 	sqlite3_stmt *statement = query_prepare(
-		query, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?");
+		query, "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ?");
 	bool is_there;
 
 	sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
@@ -133,6 +139,22 @@ static bool has_column(struct query *query, const char *table, const char *colum
 	return is_there;
 }
 
+static void make_temporary(struct query *query, const char *format, const char *name,
+			   const char *what)
+{
+	char *sql = sqlite3_mprintf(format, name, what);
+
+	if (!sql)
+		message_die(EXIT_COULD_NOT, "out of memory");
+	query_run(query, sql);
+	sqlite3_free(sql);
+}
+
+static void make_table(struct query *query, const char *name, const char *columns)
+{
+	make_temporary(query, "CREATE TEMP TABLE %s(%s)", name, columns);
+}
+
 /* A trace of before there were deferred frees has had none of them. */
 static void make_up_for_age(struct query *query)
 {
@@ -145,19 +167,12 @@ static void make_up_for_age(struct query *query)
 	if (query->is_complete && !has_column(query, "peak", "held_peak_bytes"))
 		query_run(query, "CREATE TEMP VIEW peak AS SELECT *, bytes AS held_peak_bytes"
 				 " FROM main.peak");
+	if (!has_table(query, "physical_device"))
+		make_temporary(query, "CREATE TEMP VIEW %s AS %s", "physical_device",
+			       store_physical_device);
 	if (!has_table(query, "finding"))
 		query_run(query, "CREATE TEMP TABLE finding(process_id, kind, api_id,"
 				 " allocation_id, address, at_ns, thread_id, context_id, caller)");
-}
-
-static void make_table(struct query *query, const char *name, const char *columns)
-{
-	char *sql = sqlite3_mprintf("CREATE TEMP TABLE %s(%s)", name, columns);
-
-	if (!sql)
-		message_die(EXIT_COULD_NOT, "out of memory");
-	query_run(query, sql);
-	sqlite3_free(sql);
 }
 
 static void make_allocation_totals(struct query *query)

@@ -58,6 +58,19 @@ CREATE TABLE device (
 	total_bytes INTEGER
 );
 
+-- Processes number their devices for themselves; those with one uuid on one machine
+-- are one, and go by the first of their ids.
+CREATE VIEW physical_device AS
+SELECT
+	d.id AS device_id,
+	coalesce((SELECT min(e.id) FROM device e
+		JOIN process q ON q.id = e.process_id LEFT JOIN source t ON t.id = q.source_id
+		WHERE e.uuid = d.uuid AND coalesce(t.boot, t.host) IS coalesce(s.boot, s.host)),
+		d.id) AS physical_id,
+	s.host AS host			-- NULL: that of the file
+FROM device d
+LEFT JOIN process p ON p.id = d.process_id LEFT JOIN source s ON s.id = p.source_id;
+
 CREATE TABLE context (
 	id INTEGER PRIMARY KEY,
 	process_id INTEGER NOT NULL REFERENCES process,
@@ -177,7 +190,8 @@ CREATE TABLE transfer_site (
 	caller INTEGER,
 	stack_id INTEGER REFERENCES stack,
 	result INTEGER NOT NULL,
-	is_captured INTEGER NOT NULL
+	is_captured INTEGER NOT NULL,
+	copies INTEGER NOT NULL DEFAULT 1	-- a row stands for so many
 );
 
 CREATE TABLE transfer_row (
@@ -194,7 +208,7 @@ CREATE TABLE transfer_row (
 	target_allocation_id INTEGER REFERENCES allocation
 );
 
-CREATE VIEW transfer AS			-- one copy, memset or prefetch
+CREATE VIEW transfer AS			-- one copy, memset or prefetch, or those of a graph's launch
 SELECT
 	r.id AS id,
 	s.process_id AS process_id,
@@ -202,7 +216,7 @@ SELECT
 	r.bytes AS bytes,
 	s.api_id AS api_id,
 	r.start_ns AS start_ns,
-	r.duration_ns AS duration_ns,	-- of the call on the host
+	r.duration_ns AS duration_ns,	-- of the call on the host; 0 in all but the first row of a call
 	s.is_async AS is_async,
 	r.source_address AS source_address,	-- of a memset: NULL
 	r.target_address AS target_address,
@@ -218,17 +232,24 @@ SELECT
 	s.caller AS caller,
 	s.stack_id AS stack_id,
 	s.result AS result,		-- CUresult; bytes of a failed one did not move
-	s.is_captured AS is_captured,	-- issued into a stream capture
+	s.is_captured AS is_captured,	-- issued into a stream capture, or nobody knows whether it
+					-- was done: bytes did not move, as far as is known
+	s.copies AS copies,		-- 1; of the launch of a graph, which has a row for each
+					-- kind, source_kind and target_kind: those of the whole
+					-- graph, 0 in the bodies of its conditional nodes, whose
+					-- bytes are those of one run, or (UNKNOWN) not known
 	NULL AS gpu_start_ns,
 	NULL AS gpu_duration_ns
 FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id;
 
 CREATE TRIGGER transfer_insert INSTEAD OF INSERT ON transfer BEGIN
 	INSERT INTO transfer_site(process_id, kind, api_id, is_async, source_kind, target_kind,
-		source_device_id, target_device_id, context_id, caller, stack_id, result, is_captured)
+		source_device_id, target_device_id, context_id, caller, stack_id, result, is_captured,
+		copies)
 	VALUES (new.process_id, new.kind, new.api_id, new.is_async, new.source_kind,
 		new.target_kind, new.source_device_id, new.target_device_id, new.context_id,
-		new.caller, new.stack_id, coalesce(new.result, 0), coalesce(new.is_captured, 0));
+		new.caller, new.stack_id, coalesce(new.result, 0), coalesce(new.is_captured, 0),
+		coalesce(new.copies, 1));
 	INSERT INTO transfer_row(id, site_id, thread_id, stream_id, bytes, start_ns, duration_ns,
 		source_address, target_address, source_allocation_id, target_allocation_id)
 	VALUES (new.id, (SELECT max(id) FROM transfer_site), new.thread_id, new.stream_id,
@@ -325,7 +346,8 @@ CREATE TABLE sample (			-- bytes in use, pre-aggregated: highest use inside each
 
 CREATE TABLE peak (			-- the moment of highest use: per process and device, and of all
 	process_id INTEGER,		-- NULL: all processes
-	device_id INTEGER,		-- NULL: all devices
+	device_id INTEGER,		-- NULL: all devices; without a process: a physical_id that
+					-- several processes have
 	at_ns INTEGER NOT NULL,
 	bytes INTEGER NOT NULL,		-- live device bytes then, the same whatever is done about frees
 	held_peak_bytes INTEGER NOT NULL DEFAULT 0,	-- most that was live or pending, at whatever moment
@@ -393,10 +415,10 @@ CREATE TABLE transfer_total (		-- sums, so that a report opens at once
 	target_kind TEXT,
 	source_device_id INTEGER,
 	target_device_id INTEGER,
-	size_class INTEGER NOT NULL,	-- floor(log2(bytes)), -1 for 0
+	size_class INTEGER NOT NULL,	-- floor(log2(bytes / copies)), -1 for 0
 	is_async INTEGER NOT NULL,
 	caller INTEGER,
-	count INTEGER NOT NULL,
+	count INTEGER NOT NULL,		-- of copies
 	bytes INTEGER NOT NULL,		-- that moved: neither failed nor captured
 	host_ns INTEGER NOT NULL,
 	max_ns INTEGER NOT NULL,

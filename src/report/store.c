@@ -167,11 +167,26 @@ static void make_table(struct store *store, const char *name, const char *column
 	sqlite3_free(sql);
 }
 
+const char store_physical_device[] =
+	"SELECT d.id AS device_id, coalesce((SELECT min(e.id) FROM device e "
+	"WHERE e.uuid = d.uuid), d.id) AS physical_id, NULL AS host FROM device d";
+
+static void make_view(struct store *store, const char *name, const char *select)
+{
+	char *sql = sqlite3_mprintf("CREATE VIEW IF NOT EXISTS %s AS %s", name, select);
+
+	if (!sql)
+		message_die(EXIT_COULD_NOT, "out of memory");
+	store_run(store, sql);
+	sqlite3_free(sql);
+}
+
 /* What a trace lacks that an older version has begun; its rows stay as they are. */
 static void complete_schema(struct store *store)
 {
 	make_table(store, "free_total", total_free_columns);
 	make_table(store, "pending_total", total_free_pending_columns);
+	make_view(store, "physical_device", store_physical_device);
 	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('allocation') "
 				 "WHERE name = 'free_waited_ns'"))
 		store_run(store, "ALTER TABLE allocation ADD COLUMN free_waited_ns INTEGER;"

@@ -20,6 +20,9 @@ enum {
 extern const char store_schema[];
 extern const char store_schema_end[];
 
+/* The view physical_device for a file of before there were merged ones: it is of one machine. */
+extern const char store_physical_device[];
+
 struct store {
 	sqlite3 *db;
 	char *path;
