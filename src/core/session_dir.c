@@ -145,6 +145,14 @@ static void add_line(char *text, const char *key, const char *value)
 	strcat(text, "\n");
 }
 
+/* Behind what is there, with a blank between. */
+static void add_option(char *text, size_t bytes, const char *key, enum option_id id)
+{
+	size_t used = strlen(text);
+
+	snprintf(text + used, bytes - used, "%s%s=%s", used ? " " : "", key, option_text(id));
+}
+
 void session_dir_limits(char *text, size_t bytes)
 {
 	*text = '\0';

@@ -35,6 +35,7 @@ static void enter(struct call *call, const struct block *block)
 		deferral_reuse(call, block->address, block->bytes);
 }
 
+/* A block that there is not has no id, but may have a reason of ours. */
 uint64_t block_begin(struct call *call, const struct block_facts *facts)
 {
 	struct block block = {

@@ -6,9 +6,9 @@
 #include "intercept/deferral.h"
 #include "intercept/exclude.h"
 #include "intercept/hook.h"
+#include "intercept/hook_room.h"
 #include "intercept/module.h"
 #include "intercept/nvtx.h"
-#include "intercept/hook_room.h"
 #include "intercept/owned.h"
 #include "intercept/place.h"
 
@@ -33,10 +33,10 @@ static void forget_parent(void)
 	nvtx_reset();
 	owned_reset();
 	place_reset();
+	room_reset();
 	uncovered_rewind();
 }
 
-	room_reset();
 static void describe_writer(void)
 {
 	static _Atomic bool is_done;
@@ -45,10 +45,10 @@ static void describe_writer(void)
 		return;
 	segment_set_policy(option_text(OPTION_FREES));
 	deferral_start();
+	room_start();
 	segment_set_counter_apis(api_of_slot, SLOT_COUNT, API_COUNT);
 }
 
-	room_start();
 /*
  * Where nothing is recorded a thread gets ready all the same, without a chunk:
  * its calls must reach a neighbour, and only an open call cuts the ring that we

@@ -28,8 +28,8 @@ struct call {
 	uint16_t api;
 	uint8_t flags;	    /* of the next record; RECORD_MORE once there was one */
 	uint8_t attempts;   /* of a call that has run out of memory before */
-	bool has_taken;	    /* an around hook holds `taken` */
 	uint8_t refusal;    /* enum failure_why: the driver was not asked */
+	bool has_taken;	    /* an around hook holds `taken` */
 	bool is_forwarded;  /* a free that the driver has, counted in deferral_forwarded */
 	uint8_t finding;    /* enum finding_kind: a guard found `taken` pending ... */
 	uint64_t named;	    /* ... at this address, which the program named */
@@ -63,9 +63,9 @@ static inline bool call_begin(struct call *call, enum api api, const void *calle
 	call->api = (uint16_t)api;
 	call->flags = 0;
 	call->attempts = 0;
+	call->refusal = FAILURE_DRIVER;
 	call->start = clock_ticks(self->clock);
 	segment_mark_busy(self, call->start);
-	call->refusal = FAILURE_DRIVER;
 	return true;
 }
 
@@ -165,9 +165,9 @@ static inline bool call_begin_counted(struct call *call, enum api api, const voi
 	call->api = (uint16_t)api;
 	call->flags = RECORD_MORE;
 	call->attempts = 0;
+	call->refusal = FAILURE_DRIVER;
 	call->start = 0;
 	call->ticks = 0;
-	call->refusal = FAILURE_DRIVER;
 	return true;
 }
 

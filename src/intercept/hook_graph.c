@@ -26,6 +26,8 @@ void hook_graph_alloc_node(struct call *call, uint64_t graph,
 {
 	if (call->result == CUDA_SUCCESS && parameters)
 		begin_node(call, parameters->dptr, parameters->bytesize, &parameters->poolProps);
+	else if (call->refusal)
+		begin_node(call, 0, parameters ? parameters->bytesize : 0, NULL);
 	else
 		hook_operation(call, 0, graph, 0, STREAM_NONE);
 }
@@ -54,6 +56,8 @@ void hook_graph_add_node(struct call *call, uint64_t graph, const CUgraphNodePar
 	else if (is_read && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		begin_node(call, parameters->alloc.dptr, parameters->alloc.bytesize,
 			   &parameters->alloc.poolProps);
+	else if (call->refusal)
+		begin_node(call, 0, parameters->alloc.bytesize, NULL);
 	else
 		hook_operation(call, 0, graph, 0, STREAM_NONE);
 }

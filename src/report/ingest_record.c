@@ -171,12 +171,9 @@ void ingest_record_use(struct ingest_process *process, const struct ingest_block
 	int64_t bytes = (int64_t)block->bytes;
 
 	/* What is another's is counted there. */
-	if (block->is_view || block->kind == BLOCK_IPC)
-		return;
-	footprint = ingest_peak_footprint(block->kind, block->address, block->bytes);
-	/* Live or pending, the device has it not. */
-	ingest_peak_block(&process->ingest->peak, block->series, at_ns, live * bytes,
-			  pending * bytes, live + pending, &footprint);
+	if (!block->is_view && block->kind != BLOCK_IPC)
+		ingest_peak_change(&process->ingest->peak, block->series, at_ns, live * bytes,
+				   pending * bytes);
 }
 
 /* Kinds whose addresses belong to one block at a time. */

@@ -3,6 +3,8 @@
 #include "report/query.h"
 
 #include "core/trace_names.h"
+#include "report/holder.h"
+#include "report/symbol.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -59,8 +61,6 @@ static void name_results(struct rows *rows)
 	}
 }
 
-/* Ours are worth a word of their own: the program did not make them. */
-static void note_origin(struct report_section *section)
 static const char select_turns[] =
 	"SELECT failure.process_id, caller, pid, COALESCE(name, '?') FROM failure"
 	" JOIN process ON process.id = failure.process_id LEFT JOIN api ON api.id = api_id"
@@ -99,6 +99,8 @@ static void note_turns(struct query *query, struct report_section *section)
 	sqlite3_finalize(turn);
 }
 
+/* Ours are worth a word of their own: the program did not make them. */
+static void note_origin(struct report_section *section)
 {
 	int64_t ours = 0;
 
@@ -124,9 +126,9 @@ static void add_failures(struct query *query, struct report *report)
 	query_fill(query, &section->rows, select_failures);
 	name_results(&section->rows);
 	note_origin(section);
+	note_turns(query, section);
 }
 
-	note_turns(query, section);
 static void add_lost(struct query *query, struct report *report)
 {
 	struct report_section *section = report_add(report, "lost", "", REPORT_LIST, lost_columns);
