@@ -222,6 +222,7 @@ static void read_settings(void)
 	settings.verbose = read_number("SIMCUDA_VERBOSE", 0) != 0;
 	settings.pools = read_number("SIMCUDA_POOLS", 1) != 0;
 	settings.free_plain = (int)read_number("SIMCUDA_FREE_PLAIN", 1);
+	settings.peer = read_number("SIMCUDA_PEER", 1) != 0;
 	settings.vmm = read_number("SIMCUDA_VMM", 1) != 0;
 	settings.managed = (int)read_number("SIMCUDA_MANAGED", 1);
 	settings.inline_ops = read_number("SIMCUDA_INLINE", 0) != 0;

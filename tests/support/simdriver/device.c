@@ -202,34 +202,6 @@ CUresult device_by_pci(CUdevice *dev, const char *pciBusId)
 	return CUDA_SUCCESS;
 }
 
-CUresult device_can_peer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
-{
-	struct device *device;
-	CUresult error = device_find(dev, &device);
-
-	if (!error)
-		error = device_find(peerDev, &device);
-	if (error)
-		return error;
-	if (!canAccessPeer)
-		return CUDA_ERROR_INVALID_VALUE;
-	*canAccessPeer = dev != peerDev;
-	return CUDA_SUCCESS;
-}
-
-CUresult device_p2p(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
-		    CUdevice dstDevice)
-{
-	CUresult error;
-
-	if (srcDevice == dstDevice)
-		return CUDA_ERROR_INVALID_DEVICE;
-	error = device_can_peer(value, srcDevice, dstDevice);
-	if (!error && attrib == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
-		*value = 0;
-	return error;
-}
-
 CUresult device_affinity(int *pi, CUexecAffinityType type, CUdevice dev)
 {
 	struct device *device;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sharing between processes, as far as one process can tell: a handle opens in the
- * process that made it (under an address of its own) and nowhere else.
+ * IPC handles of memory.  In the process that made it a handle opens under an address
+ * of its own, elsewhere as a mapping of the same file; events stay in their process.
  */
 #include <unistd.h>
 
 #include "sim.h"
 #include "entries.h"
+#include "share.h"
 
-/* What lies in a CUipcMemHandle or CUipcEventHandle. */
+/* What lies in a CUipcEventHandle. */
 struct ticket_text {
 	uint64_t magic;
 	int64_t process;
@@ -20,83 +21,159 @@ enum { MEMORY_MAGIC = 0x6d656d, EVENT_MAGIC = 0x657674 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void write_text(void *handle, uint64_t magic, const void *object, uint64_t id)
+/* The bytes move when they are shared first, so nobody may work on them then. */
+static CUresult write_ticket(struct share_ticket *ticket, struct block *block)
 {
-	const struct ticket_text text = {magic, getpid(), (uintptr_t)object, id};
+	struct context *owner = block->context;
+	CUresult error;
 
-	memset(handle, 0, sizeof(CUipcMemHandle));
-	memcpy(handle, &text, sizeof(text));
-}
-
-static CUresult read_text(const void *handle, uint64_t magic, struct ticket_text *text)
-{
-	memcpy(text, handle, sizeof(*text));
-	if (text->magic != magic)
-		return CUDA_ERROR_INVALID_VALUE;
-	return text->process == getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+	pthread_mutex_lock(&owner->api);
+	context_wait_idle(owner);
+	error = share_write_ticket(ticket, MEMORY_MAGIC, block);
+	pthread_mutex_unlock(&owner->api);
+	return error;
 }
 
 CUresult ipc_get(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
 	struct block *block = registry_find((void *)dptr);
+	struct share_ticket ticket;
+	CUresult error;
 
-	if (!pHandle || !block || block->kind != BLOCK_DEVICE || block->base != (char *)dptr)
+	if (!pHandle || !block || block->kind != BLOCK_DEVICE || block->base != (char *)dptr ||
+	    block->released)
 		return CUDA_ERROR_INVALID_VALUE;
-	write_text(pHandle, MEMORY_MAGIC, block->base, block->id);
+	error = write_ticket(&ticket, block);
+	if (error)
+		return error;
+	memset(pHandle, 0, sizeof(*pHandle));
+	memcpy(pHandle, &ticket, sizeof(ticket));
 	return CUDA_SUCCESS;
 }
 
-/* An open block of the original, in this context's list; counted. */
-static struct block *find_open(struct context *context, const struct block *original)
-{
-	struct block *block = context->blocks;
+/* ------------------------------------------------------------------ opening */
 
-	while (block && !(block->kind == BLOCK_IPC && block->original == original))
+static bool is_open_of(const struct block *block, const struct block *original,
+		       const struct share_ticket *ticket)
+{
+	if (block->kind != BLOCK_IPC || block->original != original)
+		return false;
+	return original || (block->foreign_inode == ticket->inode &&
+			    block->foreign_id == ticket->id);
+}
+
+/* One more open of what is open already in this context, or NULL. */
+static struct block *open_again(struct context *context, const struct block *original,
+				const struct share_ticket *ticket)
+{
+	struct block *block;
+
+	pthread_mutex_lock(&context->lock);
+	block = context->blocks;
+	while (block && !is_open_of(block, original, ticket))
 		block = block->next;
+	if (block)
+		block->opens++;
+	pthread_mutex_unlock(&context->lock);
 	return block;
 }
 
-static struct block *open_block(struct context *context, struct block *original)
+static struct block *open_here(struct block *original)
 {
-	char *base = space_reserve_pages(context->device, original->size);
+	struct device *device = original->device;
+	char *base = space_reserve_pages(device, original->size);
 	struct block *block = base ? memory_block(BLOCK_IPC, base, original->size,
 						  original->span) : NULL;
 
-	if (!block)
-		return NULL;
-	block->alias = original->alias;
-	block->device = context->device;
-	block->original = original;
-	block->opens = 1;
-	context_add_block(context, block);
-	registry_add(block);
+	if (block) {
+		block->device = device;
+		block->alias = original->alias;
+		block->original = original;
+	}
 	return block;
+}
+
+static struct block *open_foreign(const struct share_ticket *ticket)
+{
+	struct device *device = device_at(ticket->device);
+	int fd = share_open(ticket);
+	char *base = fd >= 0 ? share_map(device, fd, ticket->offset, ticket->size) : NULL;
+	struct block *block = base ? memory_block(BLOCK_IPC, base, ticket->size,
+						  ticket->size) : NULL;
+
+	if (fd >= 0)
+		close(fd);
+	if (block) {
+		block->device = device;
+		block->alias = space_alias(device, base);
+		block->foreign_inode = ticket->inode;
+		block->foreign_id = ticket->id;
+	}
+	return block;
+}
+
+static struct block *open_block(struct context *context, struct block *original,
+				const struct share_ticket *ticket)
+{
+	struct block *block = open_again(context, original, ticket);
+
+	if (block)
+		return block;
+	block = original ? open_here(original) : open_foreign(ticket);
+	if (block) {
+		block->opens = 1;
+		context_add_block(context, block);
+		registry_add(block);
+	}
+	return block;
+}
+
+/* Memory of another device must be within reach, which the flag asks for, too. */
+static CUresult check_device(struct context *context, int index, unsigned flags)
+{
+	struct device *device;
+
+	if (device_find(index, &device))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device == context->device)
+		return CUDA_SUCCESS;
+	if (!settings.peer || !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	atomic_fetch_or(&context->peers, 1u << index);
+	return CUDA_SUCCESS;
+}
+
+static CUresult find_original(const struct share_ticket *ticket, struct block **original)
+{
+	*original = NULL;
+	if (ticket->process != getpid())
+		return CUDA_SUCCESS;
+	*original = registry_find((void *)(uintptr_t)ticket->object);
+	return *original && (*original)->id == ticket->id ? CUDA_SUCCESS :
+							    CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult ipc_open(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
 	struct context *context = context_current();
 	struct block *original, *block;
-	struct ticket_text text;
-	CUresult error = read_text(&handle, MEMORY_MAGIC, &text);
+	struct share_ticket ticket;
+	CUresult error;
 
+	memcpy(&ticket, &handle, sizeof(ticket));
+	if (!pdptr || (Flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
+	    ticket.magic != MEMORY_MAGIC)
+		return CUDA_ERROR_INVALID_VALUE;
+	error = check_device(context, ticket.device, Flags);
+	if (!error)
+		error = find_original(&ticket, &original);
 	if (error)
 		return error;
-	original = registry_find((void *)(uintptr_t)text.object);
-	if (!pdptr || (Flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) || !original ||
-	    original->id != text.id)
-		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
-	pthread_mutex_lock(&context->lock);
-	block = find_open(context, original);
-	if (block)
-		block->opens++;
-	pthread_mutex_unlock(&context->lock);
-	if (!block)
-		block = open_block(context, original);
+	block = open_block(context, original, &ticket);
 	pthread_mutex_unlock(&lock);
 	if (!block)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return CUDA_ERROR_INVALID_VALUE;
 	*pdptr = (CUdeviceptr)block->base;
 	return CUDA_SUCCESS;
 }
@@ -113,6 +190,24 @@ CUresult ipc_close(CUdeviceptr dptr)
 		memory_drop(block);
 	pthread_mutex_unlock(&lock);
 	return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ------------------------------------------------------------------ events */
+
+static void write_text(void *handle, uint64_t magic, const void *object, uint64_t id)
+{
+	const struct ticket_text text = {magic, getpid(), (uintptr_t)object, id};
+
+	memset(handle, 0, sizeof(CUipcEventHandle));
+	memcpy(handle, &text, sizeof(text));
+}
+
+static CUresult read_text(const void *handle, uint64_t magic, struct ticket_text *text)
+{
+	memcpy(text, handle, sizeof(*text));
+	if (text->magic != magic)
+		return CUDA_ERROR_INVALID_VALUE;
+	return text->process == getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult ipc_get_event(CUipcEventHandle *pHandle, CUevent event)

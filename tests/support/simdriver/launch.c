@@ -37,11 +37,19 @@ static void open_fixture(void)
 
 /* ------------------------------------------------------------------ built-in kernels */
 
+/* Memory out of the device's reach is a fault, which sticks to the context. */
 static void *host_address(unsigned long long address)
 {
 	struct block *block = registry_find_any((void *)(size_t)address);
+	struct context *context = sim_thread.running;
 
-	return block ? block_alias(block, (void *)(size_t)address) : NULL;
+	if (block && peer_reaches(block, context))
+		return block_alias(block, (void *)(size_t)address);
+	if (block) {
+		atomic_store(&context->error, CUDA_ERROR_ILLEGAL_ADDRESS);
+		atomic_store(&context->alive, false);
+	}
+	return NULL;
 }
 
 /* sim_delay(unsigned microseconds) keeps its stream busy. */
@@ -139,7 +147,7 @@ void launch_give(struct kernel_call *call)
 	free(call);
 }
 
-void launch_run(struct kernel_call *call)
+void launch_run(struct kernel_call *call, struct context *context)
 {
 	struct simk_launch launch = {
 		.params = call->params,
@@ -149,8 +157,11 @@ void launch_run(struct kernel_call *call)
 		.host = host_address,
 	};
 
-	if (call->function->body)
-		call->function->body(&launch);
+	if (!call->function->body)
+		return;
+	sim_thread.running = context;
+	call->function->body(&launch);
+	sim_thread.running = NULL;
 }
 
 enum { PARAM_SLOT = 16 };

@@ -11,7 +11,7 @@ struct function;
 void launch_prepare(struct function *function);
 bool launch_is_nothing(const struct kernel_call *call);
 uint64_t launch_ns(const struct kernel_call *call);
-void launch_run(struct kernel_call *call);
+void launch_run(struct kernel_call *call, struct context *context);
 void launch_give(struct kernel_call *call);
 void launch_retain(struct kernel_call *call);
 CUresult launch_from_params(const CUDA_KERNEL_NODE_PARAMS *params, struct kernel_call **out);

@@ -4,6 +4,7 @@
 
 #include "sim.h"
 #include "entries.h"
+#include "share.h"
 
 struct block *memory_block(enum block_kind kind, char *base, size_t size, size_t span)
 {
@@ -146,8 +147,20 @@ static void give_bytes(struct block *block)
 			space_give_pages(block->device, block->base, block->size);
 		break;
 	case BLOCK_GLOBAL:
-	case BLOCK_IPC:
 		space_unreserve_pages(block->device, block->base, block->size);
+		break;
+	case BLOCK_IPC:
+		if (block->original)
+			space_unreserve_pages(block->device, block->base, block->size);
+		else
+			share_unmap(block->device, block->base, block->size);
+		break;
+	case BLOCK_IMPORTED:
+		share_unmap(block->device, block->base, block->size);
+		handle_give(OBJECT_POOL, block->pool);
+		break;
+	case BLOCK_EXTERNAL:
+		share_unmap(block->device, block->base, block->size);
 		break;
 	case BLOCK_MANAGED:
 		uncount_managed(block->device, block->span);
@@ -230,7 +243,13 @@ CUresult memory_free(CUdeviceptr dptr)
 			return CUDA_SUCCESS;
 		return free_plain(block, dptr);
 	case BLOCK_MANAGED:
+	case BLOCK_EXTERNAL:
 		return free_plain(block, dptr);
+	case BLOCK_IMPORTED:
+		if (block->released)
+			return CUDA_ERROR_INVALID_VALUE;
+		memory_drop(block);
+		return CUDA_SUCCESS;
 	case BLOCK_POOL:
 		pool_give(block, NULL, 0, false);
 		return CUDA_SUCCESS;
@@ -290,10 +309,12 @@ static enum place_kind kind_of_place(const struct block *block)
 /* Mapped ranges may continue in the next mapping; their bytes lie side by side too. */
 static bool is_covered(const struct block *block, const char *end)
 {
-	int device = sim_thread.current ? sim_thread.current->device->index : 0;
+	const struct context *context = sim_thread.current;
 
+	if (block && block->pool && context && !peer_reaches(block, context))
+		return false;
 	while (block && block->kind == BLOCK_MAPPED) {
-		if (block->access[device] != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+		if (!context || !peer_reaches(block, context))
 			return false;
 		if (end <= block->base + block->size)
 			return true;

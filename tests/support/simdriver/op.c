@@ -155,7 +155,7 @@ static void act(struct op *op, struct stream *stream)
 		fill_box(op);
 		break;
 	case OP_KERNEL:
-		launch_run(op->kernel);
+		launch_run(op->kernel, stream->context);
 		break;
 	case OP_HOST:
 		op->host(op->data);

@@ -103,6 +103,16 @@ static struct block *new_piece(struct pool *pool, struct segment *segment, char 
 	return piece;
 }
 
+/* The memory of a pool that may be exported is a file from the start. */
+static bool share(struct pool *pool, const struct segment *segment)
+{
+	size_t offset;
+	int fd;
+
+	return pool->props.handleTypes == CU_MEM_HANDLE_TYPE_NONE ||
+	       space_share(pool->device, segment->base, segment->bytes, &fd, &offset);
+}
+
 static struct block *grow(struct pool *pool, size_t span)
 {
 	size_t bytes = round_up(span, settings.pool_chunk);
@@ -117,8 +127,11 @@ static struct block *grow(struct pool *pool, size_t span)
 		segment->base = space_take_pages(pool->device, bytes);
 	}
 	segment->bytes = bytes;
-	piece = segment->base ? new_piece(pool, segment, segment->base, bytes) : NULL;
+	piece = segment->base && share(pool, segment) ?
+		new_piece(pool, segment, segment->base, bytes) : NULL;
 	if (!piece) {
+		if (segment->base)
+			space_give_pages(pool->device, segment->base, bytes);
 		free(segment);
 		return NULL;
 	}

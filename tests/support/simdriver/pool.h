@@ -13,4 +13,7 @@ void pool_trim_to(struct pool *pool, size_t keep);
 /* No new blocks; the memory goes as the last of the old ones do. */
 void pool_end(struct pool *pool);
 
+/* poolapi.c */
+CUresult poolapi_find(CUmemoryPool handle, struct pool **pool);
+
 #endif

@@ -4,7 +4,7 @@
 #include "entries.h"
 #include "pool.h"
 
-static CUresult find_pool(CUmemoryPool handle, struct pool **pool)
+CUresult poolapi_find(CUmemoryPool handle, struct pool **pool)
 {
 	CUresult error;
 
@@ -32,6 +32,8 @@ static CUresult alloc_on(CUdeviceptr *dptr, size_t bytes, struct pool *pool, CUs
 		return error;
 	if (!pool)
 		pool = atomic_load(&stream->context->device->current_pool);
+	if (pool->imported)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (capture_takes_alloc(stream, pool->device, bytes, dptr, &error))
 		return error;
 	error = capture_check_unsafe();
@@ -56,7 +58,7 @@ CUresult poolapi_alloc_from(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool han
 			    CUstream hStream)
 {
 	struct pool *pool;
-	CUresult error = find_pool(handle, &pool);
+	CUresult error = poolapi_find(handle, &pool);
 
 	return error ? error : alloc_on(dptr, bytesize, pool, hStream);
 }
@@ -69,7 +71,7 @@ CUresult poolapi_alloc_from(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool han
  */
 static CUresult release_plain(struct block *block, struct stream *stream)
 {
-	if (block->released || !settings.free_plain)
+	if (block->released)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&stream->lock);
 	block->released = true;
@@ -90,6 +92,9 @@ static CUresult free_on(struct block *block, struct stream *stream)
 		graphmem_give(block);
 		return CUDA_SUCCESS;
 	case BLOCK_DEVICE:
+		return settings.free_plain ? release_plain(block, stream) :
+					     CUDA_ERROR_INVALID_VALUE;
+	case BLOCK_IMPORTED:
 		return release_plain(block, stream);
 	case BLOCK_MANAGED:
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -155,10 +160,10 @@ CUresult poolapi_set_current(CUdevice dev, CUmemoryPool handle)
 	CUresult error = device_find(dev, &device);
 
 	if (!error)
-		error = find_pool(handle, &pool);
+		error = poolapi_find(handle, &pool);
 	if (error)
 		return error;
-	if (pool->device != device)
+	if (pool->device != device || pool->imported)
 		return CUDA_ERROR_INVALID_VALUE;
 	atomic_store(&device->current_pool, pool);
 	return CUDA_SUCCESS;
@@ -208,6 +213,9 @@ CUresult poolapi_create(CUmemoryPool *out, const CUmemPoolProps *poolProps)
 	if (!settings.pools)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	error = check_location(&poolProps->location, poolProps->allocType);
+	if (!error && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+	    poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		error = CUDA_ERROR_NOT_SUPPORTED;
 	if (!error)
 		error = device_find(poolProps->location.id, &device);
 	if (error)
@@ -224,7 +232,7 @@ CUresult poolapi_create(CUmemoryPool *out, const CUmemPoolProps *poolProps)
 CUresult poolapi_destroy(CUmemoryPool handle)
 {
 	struct pool *pool;
-	CUresult error = find_pool(handle, &pool);
+	CUresult error = poolapi_find(handle, &pool);
 
 	if (error || pool->is_default)
 		return error ? error : CUDA_ERROR_INVALID_VALUE;
@@ -237,7 +245,7 @@ CUresult poolapi_destroy(CUmemoryPool handle)
 CUresult poolapi_trim(CUmemoryPool handle, size_t minBytesToKeep)
 {
 	struct pool *pool;
-	CUresult error = find_pool(handle, &pool);
+	CUresult error = poolapi_find(handle, &pool);
 
 	if (!error)
 		pool_trim_to(pool, minBytesToKeep);
@@ -307,7 +315,7 @@ static CUresult put_attribute(struct pool *pool, CUmemPool_attribute attr, const
 CUresult poolapi_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
 {
 	struct pool *pool;
-	CUresult error = find_pool(handle, &pool);
+	CUresult error = poolapi_find(handle, &pool);
 
 	if (!error && !value)
 		error = CUDA_ERROR_INVALID_VALUE;
@@ -322,7 +330,7 @@ CUresult poolapi_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *
 CUresult poolapi_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
 {
 	struct pool *pool;
-	CUresult error = find_pool(handle, &pool);
+	CUresult error = poolapi_find(handle, &pool);
 
 	if (!error && !value)
 		error = CUDA_ERROR_INVALID_VALUE;
@@ -338,7 +346,7 @@ CUresult poolapi_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, siz
 {
 	struct device *device;
 	struct pool *pool;
-	CUresult error = find_pool(handle, &pool);
+	CUresult error = poolapi_find(handle, &pool);
 
 	if (!error && (!map || count == 0))
 		error = CUDA_ERROR_INVALID_VALUE;
@@ -357,7 +365,7 @@ CUresult poolapi_access(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLoc
 {
 	struct device *device;
 	struct pool *pool;
-	CUresult error = find_pool(memPool, &pool);
+	CUresult error = poolapi_find(memPool, &pool);
 
 	if (!error && (!flags || !location))
 		error = CUDA_ERROR_INVALID_VALUE;

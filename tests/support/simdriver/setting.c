@@ -136,33 +136,3 @@ CUresult setting_exec_affinity(CUexecAffinityParam *pExecAffinity, CUexecAffinit
 	(void)type;
 	return pExecAffinity ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE;
 }
-
-CUresult setting_enable_peer(CUcontext peerContext, unsigned int Flags)
-{
-	struct context *peer = (struct context *)peerContext;
-	CUresult error = context_check(peerContext);
-	unsigned bit;
-
-	if (error || Flags)
-		return error ? error : CUDA_ERROR_INVALID_VALUE;
-	if (peer == context_current())
-		return CUDA_ERROR_INVALID_DEVICE;
-	bit = 1u << peer->device->index;
-	if (atomic_fetch_or(&context_current()->peers, bit) & bit)
-		return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-	return CUDA_SUCCESS;
-}
-
-CUresult setting_disable_peer(CUcontext peerContext)
-{
-	struct context *peer = (struct context *)peerContext;
-	CUresult error = context_check(peerContext);
-	unsigned bit;
-
-	if (error)
-		return error;
-	bit = 1u << peer->device->index;
-	if (!(atomic_fetch_and(&context_current()->peers, ~bit) & bit))
-		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-	return CUDA_SUCCESS;
-}

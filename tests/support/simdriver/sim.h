@@ -113,7 +113,7 @@ struct config {
 	size_t pool_chunk;
 	size_t others;		/* what other processes have, from the start */
 	size_t module_bytes, stream_bytes, graph_bytes;
-	bool strict, verbose, pools, vmm, inline_ops, lazy;
+	bool strict, verbose, pools, vmm, inline_ops, lazy, peer;
 	int managed;		/* 2: it counts on the device, too */
 	int free_plain;		/* what cuMemFreeAsync does with plain blocks, 0 to 2 */
 	unsigned quarantine;	/* freed handles kept back per kind */
@@ -159,6 +159,7 @@ CUresult entry_unsupported(const char *call);
 struct thread {
 	const char *call;	/* the driver function the thread is in */
 	struct context *current;
+	struct context *running;	/* of the kernel that a worker runs */
 	struct thread_rest *rest;
 	CUstreamCaptureMode capture_mode;
 };
@@ -193,6 +194,7 @@ extern const unsigned lookup_row_count;
 /* ------------------------------------------------------------------ device.c */
 
 struct slab;
+struct shared_pages;
 
 struct device {
 	int index;
@@ -205,6 +207,7 @@ struct device {
 	uint64_t *page_used;	/* bitmap */
 	struct slab **slab_of;	/* per page */
 	struct slab *slabs;
+	struct shared_pages *shared;	/* those that are files */
 	size_t next_page;
 	struct { size_t page, count; } recent[64];
 	unsigned recent_count;
@@ -243,6 +246,13 @@ void space_give_small(struct device *device, char *address, size_t bytes);
 char *space_reserve_pages(struct device *device, size_t bytes);
 void space_unreserve_pages(struct device *device, char *address, size_t bytes);
 char *space_alias(struct device *device, char *address);
+/*
+ * Makes the pages around a block a file, unless they are one, and says where the block
+ * is in it.  The caller sees to it that nobody works on the bytes meanwhile.
+ */
+bool space_share(struct device *device, char *address, size_t bytes, int *fd, size_t *offset);
+/* Puts private zeros where a file was mapped. */
+void space_forget(struct device *device, char *address, size_t bytes);
 bool space_start(struct device *device);
 
 /* ------------------------------------------------------------------ registry.c */
@@ -257,6 +267,8 @@ enum block_kind {
 	BLOCK_MAPPED,		/* virtual memory management */
 	BLOCK_GLOBAL,		/* a variable of a module */
 	BLOCK_IPC,
+	BLOCK_IMPORTED,		/* another process's pool gave it */
+	BLOCK_EXTERNAL,		/* another interface's memory */
 };
 
 struct block {
@@ -288,7 +300,8 @@ struct block {
 	size_t memory_offset;
 	int access[SIM_DEVICES_MAX];
 	unsigned opens;		/* ipc */
-	struct block *original;
+	struct block *original;	/* NULL: another process's */
+	uint64_t foreign_inode, foreign_id;
 };
 
 void registry_add(struct block *block);
@@ -576,7 +589,7 @@ struct pool {
 	size_t reserved, reserved_high, used, used_high;
 	uint64_t threshold;
 	int reuse[4];
-	bool is_default, destroyed;
+	bool is_default, destroyed, imported;
 	unsigned live;
 	int access[SIM_DEVICES_MAX];
 	CUmemPoolProps props;
@@ -636,6 +649,11 @@ struct array {
 };
 
 void array_end_all(struct context *context);
+
+/* ------------------------------------------------------------------ peer.c */
+
+/* Whether work of the context may touch the block itself. */
+bool peer_reaches(const struct block *block, const struct context *context);
 
 /* ------------------------------------------------------------------ own.c */
 

@@ -6,8 +6,10 @@
  * What was freed last is handed out first, so addresses come back quickly.
  */
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "sim.h"
+#include "share.h"
 
 enum { SLAB_GRANULES = 4096, SLAB_WORDS = SLAB_GRANULES / 64, SLAB_RECENT = 32 };
 
@@ -147,11 +149,110 @@ static char *reserve_pages(struct device *device, size_t count)
 	return device->base + (page << PAGE_BITS);
 }
 
+void space_forget(struct device *device, char *address, size_t bytes)
+{
+	if (mmap(space_alias(device, address), bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		config_die("no memory to take a mapping away");
+}
+
+/* ------------------------------------------------------------------ pages that are files */
+
+struct shared_pages {
+	char *base;
+	size_t bytes;
+	int fd;
+	struct shared_pages *next;
+};
+
+static struct shared_pages **find_shared(struct device *device, const char *address)
+{
+	struct shared_pages **place = &device->shared;
+
+	while (*place && !(address >= (*place)->base && address < (*place)->base + (*place)->bytes))
+		place = &(*place)->next;
+	return place;
+}
+
+/* The pages are free again: no file is left. */
+static void end_sharing(struct device *device, const char *address)
+{
+	struct shared_pages **place = find_shared(device, address), *shared = *place;
+
+	if (!shared)
+		return;
+	*place = shared->next;
+	space_forget(device, shared->base, shared->bytes);
+	close(shared->fd);
+	free(shared);
+}
+
+static bool is_zero(const char *bytes, size_t count)
+{
+	return bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0;
+}
+
+/* What was never written stays a hole. */
+static bool copy_to_file(const char *bytes, size_t count, int fd)
+{
+	const size_t step = 65536;
+
+	for (size_t at = 0; at < count; at += step)
+		if (!is_zero(bytes + at, step) &&
+		    pwrite(fd, bytes + at, step, (off_t)at) != (ssize_t)step)
+			return false;
+	return true;
+}
+
+static struct shared_pages *make_shared(struct device *device, char *base, size_t bytes)
+{
+	struct shared_pages *shared = calloc(1, sizeof(*shared));
+	char *alias = space_alias(device, base);
+
+	if (!shared)
+		return NULL;
+	shared->base = base;
+	shared->bytes = bytes;
+	shared->fd = share_new_file("pages", device->index, bytes);
+	if (shared->fd < 0 || !copy_to_file(alias, bytes, shared->fd) ||
+	    mmap(alias, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, shared->fd, 0) ==
+	    MAP_FAILED) {
+		if (shared->fd >= 0)
+			close(shared->fd);
+		free(shared);
+		return NULL;
+	}
+	shared->next = device->shared;
+	device->shared = shared;
+	return shared;
+}
+
+bool space_share(struct device *device, char *address, size_t bytes, int *fd, size_t *offset)
+{
+	size_t gap = (size_t)address % PAGE_BYTES;
+	struct shared_pages *shared;
+
+	pthread_mutex_lock(&device->lock);
+	shared = *find_shared(device, address);
+	if (!shared)
+		shared = make_shared(device, address - gap, round_up(gap + bytes, PAGE_BYTES));
+	if (shared) {
+		*fd = shared->fd;
+		*offset = (size_t)(address - shared->base);
+	}
+	pthread_mutex_unlock(&device->lock);
+	return shared != NULL;
+}
+
+/* ------------------------------------------------------------------ taking and giving pages */
+
 /* The bytes are forgotten: who still reads them sees zeros. */
 static void unreserve_pages(struct device *device, char *address, size_t count)
 {
 	size_t page = (size_t)(address - device->base) >> PAGE_BITS;
 
+	if (device->shared)
+		end_sharing(device, address);
 	madvise(space_alias(device, address), count << PAGE_BITS, MADV_DONTNEED);
 	mark_pages(device, page, count, false);
 	remember_pages(device, page, count);

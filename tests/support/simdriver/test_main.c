@@ -59,6 +59,8 @@ int main(void)
 	srunner_add_suite(runner, suite_graph());
 	srunner_add_suite(runner, suite_ledger());
 	srunner_add_suite(runner, suite_lookup());
+	srunner_add_suite(runner, suite_peer());
+	srunner_add_suite(runner, suite_share());
 	srunner_add_suite(runner, suite_setting());
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);

@@ -7,12 +7,12 @@
  */
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "sim.h"
 #include "entries.h"
+#include "share.h"
 #include "vmm.h"
 
 struct reservation {
@@ -163,22 +163,6 @@ static struct memory *new_memory(struct device *device, int fd, size_t bytes)
 	return memory;
 }
 
-/* Growing a file beyond RLIMIT_FSIZE would end the process by a signal. */
-static int open_file(size_t bytes)
-{
-	struct rlimit limit;
-	int fd;
-
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
-		return -1;
-	fd = memfd_create("simdriver", MFD_CLOEXEC);
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
 CUresult vmm_create(CUmemGenericAllocationHandle *handle, size_t size,
 		    const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -193,7 +177,7 @@ CUresult vmm_create(CUmemGenericAllocationHandle *handle, size_t size,
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!config_may_allocate() || !device_charge(device, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	fd = open_file(size);
+	fd = share_new_file("memory", device->index, size);
 	memory = fd >= 0 ? new_memory(device, fd, size) : NULL;
 	if (!memory) {
 		if (fd >= 0)
@@ -453,15 +437,15 @@ CUresult vmm_import(CUmemGenericAllocationHandle *handle, void *osHandle,
 {
 	struct memory *memory;
 	struct stat status;
-	int fd;
+	int fd, device;
 
 	if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
 	fd = fcntl((int)(intptr_t)osHandle, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	memory = fstat(fd, &status) == 0 && is_whole((size_t)status.st_size) ?
-		 new_memory(device_at(0), fd, (size_t)status.st_size) : NULL;
+	memory = share_is_file(fd, "memory", &device) && fstat(fd, &status) == 0 ?
+		 new_memory(device_at(device), fd, (size_t)status.st_size) : NULL;
 	if (!memory) {
 		close(fd);
 		return CUDA_ERROR_INVALID_VALUE;
@@ -470,7 +454,7 @@ CUresult vmm_import(CUmemGenericAllocationHandle *handle, void *osHandle,
 	memory->prop = (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.requestedHandleTypes = shHandleType,
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0 },
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device },
 	};
 	*handle = (CUmemGenericAllocationHandle)(uintptr_t)memory;
 	return CUDA_SUCCESS;
