@@ -18,6 +18,7 @@ import time
 
 from common import HERE, Tools, has_gpu, median_interval
 import frees
+import peers
 
 VARIANTS = "bare", "nop", "record"
 ANYWHERE = "start", "calls", "before", "free", "gap", "wait"
@@ -322,7 +323,7 @@ def run_part(name, tools, options):
              "start": bench_start, "example": write_example, "before": bench_before,
              "free": frees.bench_free, "gap": frees.bench_gap, "torch": frees.bench_torch,
              "cupy": frees.bench_cupy, "cpp": frees.bench_cpp,
-             "switch": frees.bench_switch, "wait": frees.bench_wait}
+             "peers": peers.bench_peers, "switch": frees.bench_switch, "wait": frees.bench_wait}
     begin = time.monotonic()
     try:
         result, lines = parts[name](tools, options)
