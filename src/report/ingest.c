@@ -24,7 +24,9 @@ void ingest_start(struct ingest *ingest, struct store *store)
 		.next_stream = 1,
 		.next_event = 1,
 		.next_thread = 1,
+		.readings.next_sample = 1,
 	};
+	ingest_reading_start(ingest);
 }
 
 static bool is_this_boot(const char *boot_id)
@@ -239,6 +241,7 @@ void ingest_process_end(struct ingest_process *process, int64_t end_ns)
 	ingest_end_all(process, 0, process->end_ns, RELEASE_EXIT);
 	end_contexts(process);
 	ingest_peak_end(&process->ingest->peak, process->id, process->end_ns);
+	ingest_reading_end_process(process->ingest, process->id, process->end_ns);
 	ingest_process_update(process);
 	process->is_done = true;
 }
@@ -280,6 +283,7 @@ void ingest_commit(struct ingest *ingest)
 		ingest_merge_save(process);
 	}
 	ingest_total_save(&ingest->total, &ingest->rows);
+	ingest_reading_save(ingest);
 	store_commit(ingest->store);
 	ingest->uncommitted = 0;
 	for (process = ingest->processes; process; process = process->next)
@@ -294,6 +298,7 @@ void ingest_free(struct ingest *ingest)
 		ingest->processes = process->next;
 		free_process(process);
 	}
+	ingest_reading_free(ingest);
 	ingest_peak_free(&ingest->peak);
 	ingest_total_free(&ingest->total);
 }

@@ -14,6 +14,8 @@
  *	ingest_block	blocks by number and by address
  *	ingest_total	sums per function, transfer sites and their sums
  *	ingest_peak	use over time
+ *	ingest_reading	what the driver says of its memory: which readings are kept,
+ *	ingest_ledger	and what that memory goes to
  *	ingest_resume	all of the above, read back after a collector has died
  *	ingest_finish	what is written when recording has ended
  *
@@ -27,6 +29,7 @@
 #include "report/ingest_clock.h"
 #include "report/ingest_map.h"
 #include "report/ingest_peak.h"
+#include "report/ingest_reading.h"
 #include "report/ingest_total.h"
 #include "report/store_row.h"
 
@@ -66,6 +69,7 @@ struct ingest_context {
 	uint32_t number;
 	uint32_t device_id;
 	uint64_t handle;
+	int64_t created_ns; /* 0: not told */
 	bool is_dead;
 };
 
@@ -129,6 +133,7 @@ struct ingest {
 	struct store *store;
 	struct store_row rows;
 	struct ingest_peak peak;
+	struct ingest_readings readings;
 	struct ingest_total total;
 	struct ingest_process *processes;
 	uint64_t next_allocation, next_transfer;

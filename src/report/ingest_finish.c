@@ -22,16 +22,16 @@ static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
 
 /* Every change of use that rows tell of, in the order of time; the end of a process last. */
 static const char all_changes[] =
-	"SELECT process_id, device_id, kind, alloc_ns + alloc_duration_ns, bytes, 0, 0 "
+	"SELECT process_id, device_id, kind, alloc_ns + alloc_duration_ns, 1, 0, 0, address, bytes "
 	"FROM allocation WHERE " COUNTS "UNION ALL "
 	"SELECT process_id, device_id, kind, CASE WHEN " IS_PENDING "THEN " PENDING_NS
-	" ELSE released_ns END, -bytes, CASE WHEN " IS_PENDING "THEN bytes ELSE 0 END, 0 "
+	" ELSE released_ns END, -1, " IS_PENDING ", 0, address, bytes "
 	"FROM allocation WHERE " COUNTS "AND (released_ns IS NOT NULL OR " IS_PENDING ") "
 	"UNION ALL "
-	"SELECT process_id, device_id, kind, released_ns, 0, -bytes, 0 "
+	"SELECT process_id, device_id, kind, released_ns, 0, -1, 0, address, bytes "
 	"FROM allocation WHERE " COUNTS "AND " PENDING_NS " < released_ns "
 	"UNION ALL "
-	"SELECT DISTINCT p.id, a.device_id, a.kind, p.end_ns, 0, 0, 1 "
+	"SELECT DISTINCT p.id, a.device_id, a.kind, p.end_ns, 0, 0, 1, 0, 0 "
 	"FROM process p JOIN allocation a ON a.process_id = p.id WHERE p.end_ns IS NOT NULL "
 	"ORDER BY 4, 7";
 
@@ -50,6 +50,31 @@ static void find_shared(struct ingest *ingest)
 	sqlite3_finalize(devices);
 }
 
+/* A row of all_changes has its turn. */
+static void repeat_change(struct ingest_peak *peak, sqlite3_stmt *change)
+{
+	uint32_t process_id = (uint32_t)sqlite3_column_int64(change, 0);
+	int64_t at_ns = sqlite3_column_int64(change, 3);
+	int live = sqlite3_column_int(change, 4), pending = sqlite3_column_int(change, 5);
+	uint64_t address = (uint64_t)sqlite3_column_int64(change, 7);
+	int64_t bytes = sqlite3_column_int64(change, 8);
+	enum block_kind kind =
+		ingest_resume_kind((const char *)sqlite3_column_text(change, 2));
+	struct ingest_peak_footprint footprint =
+		ingest_peak_footprint(kind, address, (uint64_t)bytes);
+
+	ingest_peak_apply(peak, at_ns);
+	if (sqlite3_column_int(change, 6))
+		ingest_peak_end(peak, process_id, at_ns);
+	else
+		ingest_peak_block(peak,
+				  ingest_peak_series(peak, process_id,
+						     (uint32_t)sqlite3_column_int64(change, 1),
+						     kind),
+				  at_ns, live * bytes, pending * bytes, live + pending,
+				  &footprint);
+}
+
 /* The slow way, for a collector that went on where another had died, or was told too late. */
 static void rebuild_peaks(struct ingest *ingest)
 {
@@ -58,23 +83,11 @@ static void rebuild_peaks(struct ingest *ingest)
 
 	ingest_peak_free(peak);
 	find_shared(ingest);
+	ingest_reading_rebuild(ingest);
 	if (sqlite3_prepare_v2(ingest->store->db, all_changes, -1, &changes, NULL) != SQLITE_OK)
 		store_fail(ingest->store);
-	while (store_next(ingest->store, changes)) {
-		uint32_t process_id = (uint32_t)sqlite3_column_int64(changes, 0);
-		uint32_t device_id = (uint32_t)sqlite3_column_int64(changes, 1);
-		int64_t at_ns = sqlite3_column_int64(changes, 3);
-		uint32_t series = ingest_peak_series(
-			peak, process_id, device_id,
-			ingest_resume_kind((const char *)sqlite3_column_text(changes, 2)));
-
-		ingest_peak_apply(peak, at_ns);
-		if (sqlite3_column_int(changes, 6))
-			ingest_peak_end(peak, process_id, at_ns);
-		else
-			ingest_peak_change(peak, series, at_ns, sqlite3_column_int64(changes, 4),
-					   sqlite3_column_int64(changes, 5));
-	}
+	while (store_next(ingest->store, changes))
+		repeat_change(peak, changes);
 	sqlite3_finalize(changes);
 	ingest_peak_apply(peak, INT64_MAX);
 }
@@ -237,6 +250,7 @@ void ingest_finish_totals(struct ingest *ingest)
 	ingest_peak_apply(&ingest->peak, INT64_MAX);
 	if (ingest->is_resumed || ingest->peak.disordered)
 		rebuild_peaks(ingest);
+	ingest_reading_save(ingest);
 	store_run(ingest->store,
 		  "DELETE FROM sample; DELETE FROM peak; DELETE FROM peak_block;"
 		  "DELETE FROM transfer_total; DELETE FROM allocation_total;"

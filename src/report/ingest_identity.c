@@ -126,6 +126,8 @@ void ingest_identity_describe_device(struct ingest_process *process, int ordinal
 	store_step(ingest->store, update);
 	if (record->a || record->b)
 		share_device(ingest, id, uuid);
+	ingest_ledger_device(&ingest->readings.ledger, process->id, id,
+			     record->a || record->b ? uuid : "");
 }
 
 static void write_context(struct ingest_process *process, const struct ingest_context *context,
@@ -182,6 +184,7 @@ void ingest_identity_describe_context(struct ingest_process *process, uint32_t n
 	if (!context)
 		context = make_context(process, number);
 	context->handle = record->a;
+	context->created_ns = at_ns;
 	context->device_id = ingest_identity_device(process, (int)record->aux - 1);
 	write_context(process, context, record->c & 1, at_ns);
 }
@@ -215,6 +218,7 @@ void ingest_identity_end_context(struct ingest_process *process, struct ingest_c
 		"UPDATE context SET destroyed_ns = ?, end_cause = ? WHERE id = ?");
 
 	context->is_dead = true;
+	ingest_reading_end_context(ingest, context->id, at_ns);
 	sqlite3_bind_int64(update, 1, at_ns);
 	sqlite3_bind_text(update, 2,
 			  cause == RELEASE_RESET ? "reset" :

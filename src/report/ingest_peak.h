@@ -7,6 +7,12 @@
  * earlier can come any more, so they are applied in order; one that comes later
  * still is counted, and then the curve and peaks must be made again from rows.
  * Changes of one moment count together: a block freed at T is not live at T.
+ *
+ * Beside what the program asked for stands what that takes of the device, by the
+ * driver's page rules: blocks share pages of 2 MiB, the first and the last of each
+ * block, and a page counts as long as one of them lies in it.  Points are moments somebody else wants to see the sums of
+ * (ingest_reading.c): they wait in the same heap, and have their turn behind all
+ * changes of their moment.
  */
 #ifndef CUSTODY_REPORT_INGEST_PEAK_H
 #define CUSTODY_REPORT_INGEST_PEAK_H
@@ -44,6 +50,8 @@ struct ingest_peak_series {
 	uint32_t device_id; /* 0: host memory, or unknown */
 	enum block_kind kind;
 	int64_t live, pending;
+	int64_t held;  /* of the device, by page rules */
+	int64_t small; /* of the live and pending, what shares pages without an address */
 	int64_t moment_ns; /* of the last change */
 	bool is_device;
 	uint32_t group[4]; /* that device memory belongs to */
@@ -52,12 +60,31 @@ struct ingest_peak_series {
 	struct ingest_peak_slice *slice; /* highest use inside each */
 };
 
+/* In the order of their turns at one moment. */
+enum ingest_peak_what {
+	INGEST_PEAK_CHANGE, /* `rest` is bytes held */
+	INGEST_PEAK_PAGES,  /* a change, and `rest` the pages of a block */
+	INGEST_PEAK_SMALL,  /* a change, and `rest` bytes that share pages, wherever they lie */
+	INGEST_PEAK_POINT,  /* `point` is somebody else's */
+	INGEST_PEAK_END,    /* the process has ended: all of it is gone */
+};
+
 struct ingest_peak_change {
 	int64_t at_ns;
 	int64_t live;
 	int64_t pending;
+	union {
+		int64_t rest;
+		void *point;
+	};
 	uint32_t series;
-	bool is_end; /* the process has ended: all of it is gone */
+	enum ingest_peak_what what;
+};
+
+/* What a block takes from its device. */
+struct ingest_peak_footprint {
+	enum ingest_peak_what what; /* CHANGE, PAGES or SMALL */
+	int64_t rest;		    /* as in a change, of one block that comes */
 };
 
 struct ingest_peak {
@@ -65,6 +92,10 @@ struct ingest_peak {
 	uint32_t count, capacity;
 	int64_t applied_ns;
 	uint64_t disordered;
+
+	struct ingest_table pages; /* (process, page): blocks in it, and the series it counts in */
+	void (*show)(void *viewer, void *point, int64_t at_ns); /* a point has its turn */
+	void *viewer;
 
 	struct ingest_peak_series *series;
 	uint32_t series_count;
@@ -83,6 +114,20 @@ uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint3
 
 void ingest_peak_change(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t live,
 			int64_t pending);
+
+/*
+ * The same of one block, or of less than none: `sign` is what it does to the bytes
+ * that are held, 1, 0 or -1.
+ */
+void ingest_peak_block(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t live,
+		       int64_t pending, int sign, const struct ingest_peak_footprint *footprint);
+
+/* What a block of this kind takes; the address is not that of an array. */
+struct ingest_peak_footprint ingest_peak_footprint(enum block_kind kind, uint64_t address,
+						   uint64_t bytes);
+
+/* peak->show() is called with `point` when all before `at_ns`, and of that moment, is in. */
+void ingest_peak_point(struct ingest_peak *peak, void *point, int64_t at_ns);
 
 /* Both are one physical device, and `first_id` was there first: their use is one peak. */
 void ingest_peak_share(struct ingest_peak *peak, uint32_t device_id, uint32_t first_id);

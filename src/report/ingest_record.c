@@ -169,11 +169,15 @@ void ingest_record_use(struct ingest_process *process, const struct ingest_block
 		     int64_t at_ns, int live, int pending)
 {
 	int64_t bytes = (int64_t)block->bytes;
+	struct ingest_peak_footprint footprint;
 
 	/* What is another's is counted there. */
-	if (!block->is_view && block->kind != BLOCK_IPC)
-		ingest_peak_change(&process->ingest->peak, block->series, at_ns, live * bytes,
-				   pending * bytes);
+	if (block->is_view || block->kind == BLOCK_IPC)
+		return;
+	footprint = ingest_peak_footprint(block->kind, block->address, block->bytes);
+	/* Live or pending, the device has it not. */
+	ingest_peak_block(&process->ingest->peak, block->series, at_ns, live * bytes,
+			  pending * bytes, live + pending, &footprint);
 }
 
 /* Kinds whose addresses belong to one block at a time. */
@@ -376,6 +380,10 @@ static void handle(struct ingest_process *process, struct ingest_thread *thread,
 	case RECORD_GAP:
 		ingest_counter_lost(process, thread->id, clock, record->a, record->b, record->c);
 		break;
+	case RECORD_READING:
+		if (!record->result)
+			ingest_reading(process, thread, record, call);
+		break;
 	default:
 		break;
 	}
@@ -412,6 +420,8 @@ static bool is_nonsense(const struct record *record)
 		       (record->c | record->stream) >> TICK_BITS;
 	case RECORD_GAP:
 		return record->a >> SIZE_BITS;
+	case RECORD_READING:
+		return (record->a | record->b) >> SIZE_BITS || record->a > record->b;
 	default:
 		return false;
 	}

@@ -90,6 +90,7 @@ static void read_site(struct ingest *ingest, sqlite3_stmt *query)
 	site.caller = number_at(query, 9);
 	site.result = (uint16_t)number_at(query, 10);
 	site.is_captured = (uint8_t)number_at(query, 11);
+	site.copies = (uint32_t)number_at(query, 12);
 	ingest_total_site(&ingest->total, &site, &is_new);
 }
 
@@ -99,8 +100,8 @@ static void read_sites(struct ingest *ingest)
 	sqlite3_stmt *query = ask(
 		ingest,
 		"SELECT process_id, kind, api_id, is_async, source_kind, target_kind, "
-		"source_device_id, target_device_id, context_id, caller, result, is_captured "
-		"FROM transfer_site ORDER BY id",
+		"source_device_id, target_device_id, context_id, caller, result, is_captured, "
+		"copies FROM transfer_site ORDER BY id",
 		0);
 
 	while (store_next(ingest->store, query))
@@ -140,6 +141,9 @@ void ingest_resume(struct ingest *ingest)
 	ingest->next_stream = (uint32_t)next_id(ingest, "stream");
 	ingest->next_event = (uint32_t)next_id(ingest, "event");
 	ingest->next_thread = (uint32_t)next_id(ingest, "thread");
+	ingest->readings.next_id = next_id(ingest, "reading");
+	ingest->readings.next_sample = next_id(ingest, "device_sample");
+	ingest->readings.ledger.next_own = next_id(ingest, "overhead");
 	read_sites(ingest);
 	read_calls(ingest);
 }
@@ -167,19 +171,24 @@ static void read_threads(struct ingest_process *process)
 static void read_devices(struct ingest_process *process)
 {
 	sqlite3_stmt *query = ask(process->ingest,
-				  "SELECT id, ordinal FROM device WHERE process_id = ?",
+				  "SELECT id, ordinal, uuid FROM device WHERE process_id = ?",
 				  process->id);
 
-	while (store_next(process->ingest->store, query))
+	while (store_next(process->ingest->store, query)) {
 		ingest_table_put(&process->devices, number_at(query, 1) + 1,
 				 (void *)(uintptr_t)number_at(query, 0));
+		ingest_ledger_device(&process->ingest->readings.ledger, process->id,
+				     (uint32_t)number_at(query, 0),
+				     text_at(query, 2) ? text_at(query, 2) : "");
+	}
 	sqlite3_finalize(query);
 }
 
 static void read_contexts(struct ingest_process *process)
 {
 	sqlite3_stmt *query = ask(process->ingest,
-				  "SELECT id, number, device_id, handle, destroyed_ns IS NOT NULL "
+				  "SELECT id, number, device_id, handle, destroyed_ns IS NOT NULL, "
+				  "created_ns "
 				  "FROM context WHERE process_id = ?",
 				  process->id);
 
@@ -192,6 +201,7 @@ static void read_contexts(struct ingest_process *process)
 			.device_id = (uint32_t)number_at(query, 2),
 			.handle = number_at(query, 3),
 			.is_dead = number_at(query, 4),
+			.created_ns = sqlite3_column_int64(query, 5),
 		};
 		ingest_table_put(&process->contexts, context->number, context);
 	}

@@ -335,6 +335,65 @@ CREATE TABLE gap (			-- records that were lost
 	to_ns INTEGER
 );
 
+CREATE TABLE reading (			-- what the driver said of a device's memory, at one moment
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,	-- that asked, or in which custody did
+	device_id INTEGER NOT NULL REFERENCES device,
+	context_id INTEGER REFERENCES context,
+	thread_id INTEGER REFERENCES thread,
+	at_ns INTEGER NOT NULL,
+	moment TEXT NOT NULL,		-- asked (by the program), before, after (a call that makes the driver
+					-- keep memory), quiet (of custody's own accord), oom, exit
+	weighed TEXT,			-- of before and after, what that is for: context, code (modules,
+					-- functions), stream, graph, setting; else NULL
+	free_bytes INTEGER NOT NULL,
+	total_bytes INTEGER NOT NULL,
+	pools_reserved INTEGER,		-- by the process' pools, cached or used; NULL: not asked
+	graphs_reserved INTEGER,	-- by its graphs; NULL: not asked
+	-- What is in use, total_bytes - free_bytes, is the sum of the next and of what nothing
+	-- explains; managed memory may be anywhere and is in none of them.  NULL in a trace whose
+	-- recording did not come to its end.
+	held_bytes INTEGER,		-- by live and pending blocks, in the pages they take: reading_kind has
+					-- the kinds; without those of pools and graphs
+	pool_bytes INTEGER,		-- pools_reserved, or what is known of it
+	graph_bytes INTEGER,		-- graphs_reserved, or what is known of it
+	context_bytes INTEGER,		-- by the process' contexts; NULL: they are part of foreign_bytes
+	code_bytes INTEGER,		-- by modules and functions
+	driver_bytes INTEGER,		-- by streams, executable graphs, limits
+	recorded_bytes INTEGER,		-- by other processes of this trace
+	foreign_bytes INTEGER,		-- by other processes, measured before the first context
+	growth_bytes INTEGER		-- of after, what the call made the driver keep; else NULL
+);
+
+CREATE TABLE reading_kind (		-- blocks of the process on the device at a reading
+	reading_id INTEGER NOT NULL REFERENCES reading,
+	kind TEXT NOT NULL,		-- as allocation.kind
+	live_bytes INTEGER NOT NULL,
+	pending_bytes INTEGER NOT NULL,
+	held_bytes INTEGER NOT NULL,	-- in pages: blocks of up to 1 MiB share them; 0 for pool and graph
+	PRIMARY KEY (reading_id, kind)
+) WITHOUT ROWID;
+
+CREATE TABLE overhead (			-- what the driver keeps for a context, beside the program's blocks
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	device_id INTEGER NOT NULL REFERENCES device,
+	context_id INTEGER REFERENCES context,
+	kind TEXT NOT NULL,		-- context, code, stream, graph, setting: as reading.weighed
+	bytes INTEGER,			-- in the end, or when the context died; NULL: nothing told it from
+					-- what other processes have
+	count INTEGER NOT NULL,		-- calls that changed it
+	created_ns INTEGER NOT NULL,
+	ended_ns INTEGER
+);
+
+CREATE TABLE device_sample (		-- what NVML said was free, seldom; the newest before a context
+	id INTEGER PRIMARY KEY,
+	at_ns INTEGER NOT NULL,
+	uuid TEXT NOT NULL,
+	free_bytes INTEGER NOT NULL
+);
+
 CREATE TABLE sample (			-- bytes in use, pre-aggregated: highest use inside each slice of time
 	at_ns INTEGER NOT NULL,
 	process_id INTEGER NOT NULL,

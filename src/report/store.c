@@ -205,7 +205,18 @@ static void complete_schema(struct store *store)
 		  "CREATE TABLE IF NOT EXISTS finding(id INTEGER PRIMARY KEY, "
 		  "process_id INTEGER NOT NULL, kind TEXT NOT NULL, api_id INTEGER, "
 		  "allocation_id INTEGER, address INTEGER, at_ns INTEGER NOT NULL, "
-		  "thread_id INTEGER, context_id INTEGER, caller INTEGER)");
+		  "thread_id INTEGER, context_id INTEGER, caller INTEGER);"
+		  "CREATE TABLE IF NOT EXISTS reading(id INTEGER PRIMARY KEY, process_id, "
+		  "device_id, context_id, thread_id, at_ns, moment, weighed, free_bytes, "
+		  "total_bytes, pools_reserved, graphs_reserved, held_bytes, pool_bytes, "
+		  "graph_bytes, context_bytes, code_bytes, driver_bytes, recorded_bytes, "
+		  "foreign_bytes, growth_bytes);"
+		  "CREATE TABLE IF NOT EXISTS reading_kind(reading_id, kind, live_bytes, "
+		  "pending_bytes, held_bytes, PRIMARY KEY(reading_id, kind));"
+		  "CREATE TABLE IF NOT EXISTS overhead(id INTEGER PRIMARY KEY, process_id, "
+		  "device_id, context_id, kind, bytes, count, created_ns, ended_ns);"
+		  "CREATE TABLE IF NOT EXISTS device_sample(id INTEGER PRIMARY KEY, at_ns, uuid, "
+		  "free_bytes)");
 }
 
 /* A collector that was killed at once leaves a database without tables. */

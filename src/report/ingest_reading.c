@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/ingest_reading.h"
+
+#include "report/ingest.h"
+#include "report/ingest_reading_row.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HIGH_BITS = 50 }; /* as in ingest_record.c: no device has a petabyte */
+
+static void list(struct ingest_readings *readings, struct ingest_reading *reading)
+{
+	if (reading->is_listed)
+		return;
+	if (readings->listed_count == readings->listed_capacity) {
+		readings->listed_capacity = readings->listed_capacity * 2 + 256;
+		readings->listed = ingest_table_memory(readings->listed, readings->listed_capacity,
+						       sizeof(reading));
+	}
+	reading->is_listed = true;
+	readings->listed[readings->listed_count++] = reading;
+}
+
+static void keep(struct ingest_readings *readings, struct ingest_reading *reading,
+		 enum ingest_reading_reason reason)
+{
+	reading->reasons |= reason;
+	list(readings, reading);
+}
+
+static void unkeep(struct ingest_readings *readings, struct ingest_reading *reading,
+		   enum ingest_reading_reason reason)
+{
+	if (!reading)
+		return;
+	reading->reasons &= ~(unsigned)reason;
+	list(readings, reading);
+}
+
+static struct ingest_reading_kept *kept_of(struct ingest_readings *readings, uint32_t device_id)
+{
+	struct ingest_reading_kept *kept = ingest_table_find(&readings->kept, device_id);
+
+	if (kept)
+		return kept;
+	kept = ingest_table_memory(NULL, 1, sizeof(*kept));
+	memset(kept, 0, sizeof(*kept));
+	ingest_table_put(&readings->kept, device_id, kept);
+	return kept;
+}
+
+/* Every second one goes; those that stay are as even as they were. */
+static void halve(struct ingest_readings *readings, struct ingest_reading_kept *kept)
+{
+	int64_t first_ns = kept->spaced[0]->entry.at_ns;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < kept->spaces; i++) {
+		if (i % 2)
+			unkeep(readings, kept->spaced[i], READING_KEPT_SPACED);
+		else
+			kept->spaced[left++] = kept->spaced[i];
+	}
+	kept->spaces = left;
+	kept->pause_ns = (kept->spaced_ns - first_ns) / (INGEST_READING_SPACED / 2) + 1;
+}
+
+static void space(struct ingest_readings *readings, struct ingest_reading_kept *kept,
+		  struct ingest_reading *reading)
+{
+	int64_t at_ns = reading->entry.at_ns;
+
+	if (kept->spaces && at_ns - kept->spaced_ns < kept->pause_ns)
+		return;
+	kept->spaced_ns = at_ns;
+	kept->spaced[kept->spaces++] = reading;
+	keep(readings, reading, READING_KEPT_SPACED);
+	if (kept->spaces == INGEST_READING_SPACED)
+		halve(readings, kept);
+}
+
+static bool is_important(const struct ingest_ledger_entry *entry)
+{
+	switch (entry->moment) {
+	case READING_OOM:
+	case READING_EXIT:
+	case READING_ASKED:
+		return true;
+	default:
+		return entry->has_growth && entry->growth;
+	}
+}
+
+static int64_t used_by(const struct ingest_reading *reading)
+{
+	return reading->entry.total - reading->entry.free;
+}
+
+/* A BEFORE that is not waited for any more stays where its AFTER has something to tell. */
+static void settle_before(struct ingest_readings *readings, const struct ingest_reading *after)
+{
+	struct ingest_reading *before;
+
+	if (!after->entry.settled)
+		return;
+	before = ingest_reading_of(after->entry.settled);
+	if (after->reasons & READING_KEPT_IMPORTANT && after->entry.has_growth)
+		keep(readings, before, READING_KEPT_IMPORTANT);
+	unkeep(readings, before, READING_KEPT_OPEN);
+}
+
+static void decide(struct ingest_readings *readings, struct ingest_reading *reading)
+{
+	struct ingest_reading_kept *kept = kept_of(readings, reading->entry.device_id);
+
+	if (!kept->has_first)
+		keep(readings, reading, READING_KEPT_FIRST);
+	kept->has_first = true;
+	if (!kept->top || used_by(reading) > used_by(kept->top)) {
+		unkeep(readings, kept->top, READING_KEPT_TOP);
+		kept->top = reading;
+		keep(readings, reading, READING_KEPT_TOP);
+	}
+	unkeep(readings, kept->last, READING_KEPT_LAST);
+	kept->last = reading;
+	keep(readings, reading, READING_KEPT_LAST);
+	if (is_important(&reading->entry) && kept->important < INGEST_READING_MOST) {
+		kept->important++;
+		keep(readings, reading, READING_KEPT_IMPORTANT);
+	} else if (reading->entry.is_open) {
+		keep(readings, reading, READING_KEPT_OPEN);
+	} else if (reading->entry.moment != READING_BEFORE) {
+		space(readings, kept, reading);
+	}
+	settle_before(readings, reading);
+}
+
+static void show_reading(struct ingest_readings *readings, struct ingest_reading *reading)
+{
+	ingest_ledger_read(&readings->ledger, &reading->entry);
+	reading->is_shown = true;
+	if (readings->keeps_all)
+		keep(readings, reading, READING_KEPT_IMPORTANT);
+	else
+		decide(readings, reading);
+}
+
+/* As peak->show. */
+static void show(void *viewer, void *point, int64_t at_ns)
+{
+	struct ingest_readings *readings = viewer;
+	struct ingest_point *is = point;
+
+	switch (is->what) {
+	case POINT_READING:
+		show_reading(readings, point);
+		return;
+	case POINT_SAMPLE:
+		ingest_ledger_sample(&readings->ledger, is->uuid, at_ns, is->free);
+		break;
+	case POINT_CONTEXT_END:
+		ingest_ledger_end_context(&readings->ledger, is->id, at_ns);
+		break;
+	case POINT_PROCESS_END:
+		ingest_ledger_end_process(&readings->ledger, is->id, at_ns);
+		break;
+	}
+	free(is);
+}
+
+void ingest_reading_start(struct ingest *ingest)
+{
+	ingest->peak.show = show;
+	ingest->peak.viewer = &ingest->readings;
+	ingest->readings.ledger.peak = &ingest->peak;
+	if (!ingest->readings.next_id)
+		ingest->readings.next_id = 1;
+}
+
+struct ingest_reading *ingest_reading_push(struct ingest *ingest,
+					   const struct ingest_ledger_entry *entry, uint64_t id)
+{
+	struct ingest_reading *reading = ingest_table_memory(NULL, 1, sizeof(*reading));
+
+	memset(reading, 0, sizeof(*reading));
+	reading->point.what = POINT_READING;
+	reading->entry = *entry;
+	reading->id = id ? id : ingest->readings.next_id++;
+	reading->is_stored = id != 0;
+	ingest_peak_point(&ingest->peak, reading, entry->at_ns);
+	return reading;
+}
+
+static int64_t known_bytes(uint64_t bytes)
+{
+	return bytes >> HIGH_BITS ? INGEST_LEDGER_UNKNOWN : (int64_t)bytes;
+}
+
+/* Its moment is its end: it may begin with the call that it was part of. */
+void ingest_reading(struct ingest_process *process, struct ingest_thread *thread,
+		    const struct record *record, const struct store_row_call *call)
+{
+	const struct ingest_context *context =
+		ingest_identity_context(process, record_context(record));
+	const struct ingest_ledger_entry entry = {
+		.process_id = process->id,
+		.device_id = ingest_identity_device(process, (int)(record->aux & 0xff) - 1),
+		.context_id = call->context_id,
+		.thread_id = thread->id,
+		.at_ns = call->start_ns + call->duration_ns,
+		.context_ns = context ? context->created_ns : 0,
+		.moment = record_moment(record),
+		.weighed = record_weighed(record),
+		.free = (int64_t)record->a,
+		.total = (int64_t)record->b,
+		.pools = known_bytes(record->c),
+		.graphs = known_bytes(record->stream),
+	};
+
+	if (!entry.device_id || !entry.total || entry.moment >= READING_MOMENTS ||
+	    entry.weighed >= WEIGHED_KINDS)
+		return;
+	list(&process->ingest->readings, ingest_reading_push(process->ingest, &entry, 0));
+}
+
+static void push_point(struct ingest *ingest, enum ingest_point_what what, uint32_t id,
+		       int64_t at_ns)
+{
+	struct ingest_point *point = ingest_table_memory(NULL, 1, sizeof(*point));
+
+	*point = (struct ingest_point){ .what = what, .id = id };
+	ingest_peak_point(&ingest->peak, point, at_ns);
+}
+
+void ingest_reading_end_context(struct ingest *ingest, uint32_t context_id, int64_t at_ns)
+{
+	push_point(ingest, POINT_CONTEXT_END, context_id, at_ns);
+}
+
+void ingest_reading_end_process(struct ingest *ingest, uint32_t process_id, int64_t at_ns)
+{
+	push_point(ingest, POINT_PROCESS_END, process_id, at_ns);
+}
+
+void ingest_reading_push_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
+				int64_t free_bytes)
+{
+	struct ingest_point *point = ingest_table_memory(NULL, 1, sizeof(*point));
+
+	*point = (struct ingest_point){ .what = POINT_SAMPLE, .free = free_bytes };
+	snprintf(point->uuid, sizeof(point->uuid), "%s", uuid);
+	ingest_peak_point(&ingest->peak, point, at_ns);
+}
+
+void ingest_reading_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
+			   int64_t free_bytes)
+{
+	ingest_reading_push_sample(ingest, uuid, at_ns, free_bytes);
+	ingest_reading_note_sample(ingest, uuid, at_ns, free_bytes);
+}
+
+static void free_held(struct ingest_reading *reading, unsigned reason)
+{
+	if (!reading)
+		return;
+	reading->reasons &= ~reason;
+	if (!(reading->reasons & READING_HELD))
+		free(reading);
+}
+
+static void free_kept(void *value)
+{
+	struct ingest_reading_kept *kept = value;
+
+	free_held(kept->last, READING_KEPT_LAST);
+	free_held(kept->top, READING_KEPT_TOP);
+	for (uint32_t i = 0; i < kept->spaces; i++)
+		free_held(kept->spaced[i], READING_KEPT_SPACED);
+	free(kept);
+}
+
+/* All have had their turn by now; those that nothing holds any more are on the list only. */
+static void forget(struct ingest_readings *readings)
+{
+	struct ingest_ledger_entry *before;
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < readings->listed_count; i++)
+		if (!(readings->listed[i]->reasons & READING_HELD))
+			free(readings->listed[i]);
+	readings->listed_count = 0;
+	while ((before = ingest_table_next(&readings->ledger.before, &at)))
+		free_held(ingest_reading_of(before), READING_KEPT_OPEN);
+	ingest_table_free(&readings->kept, free_kept);
+	ingest_ledger_free(&readings->ledger);
+}
+
+void ingest_reading_rebuild(struct ingest *ingest)
+{
+	if (ingest->readings.is_final)
+		return;
+	ingest_reading_save(ingest);
+	forget(&ingest->readings);
+	ingest->readings.keeps_all = true;
+	ingest_reading_start(ingest);
+	ingest_reading_load(ingest);
+}
+
+void ingest_reading_free(struct ingest *ingest)
+{
+	forget(&ingest->readings);
+	free(ingest->readings.listed);
+	free(ingest->readings.sample);
+}
