@@ -81,6 +81,8 @@ function read_function(part,    base, hook)
 		retried[base] = 1
 	if (part[6] ~ /(^|; )weigh/)
 		weighed[base] = 1
+	if (part[6] ~ /(^|; )room: /)
+		limited[base] = 1
 	if (part[6] ~ /(^|; )guard: /)
 		guarded[base] = 1
 	if (part[6] ~ /(^|; )sync(;|$)/)
@@ -116,6 +118,8 @@ function describe(base,    words)
 		words = words "; the driver's part may be put off"
 	if (base in synced)
 		words = words "; what is pending may go"
+	if (base in limited)
+		words = words "; refused beyond a limit that was asked for"
 	if (base in weighed)
 		words = words "; the device's memory is read before and after it"
 	if (base in retried)
@@ -251,8 +255,8 @@ function print_all(    i)
 	print "The CUDA runtime and NVIDIA's libraries get tables of private functions from"
 	print "`cuGetExportTable`. They are handed out as they are and named in `uncovered`; what"
 	print "is called through them is in no trace. Nor is what kernels do by themselves: reading"
-	print "and writing page-locked or managed memory, `malloc` in a kernel, graphs that a kernel"
-	print "launches."
+	print "and writing page-locked or managed memory, `malloc` in a kernel, graphs that a"
+	print "kernel launches."
 }
 
 FNR == 1 {

@@ -5,6 +5,7 @@
 #include "intercept/current.h"
 #include "intercept/deferral.h"
 #include "intercept/exclude.h"
+#include "intercept/hold.h"
 #include "intercept/hook.h"
 #include "intercept/hook_room.h"
 #include "intercept/module.h"
@@ -29,6 +30,7 @@ static void forget_parent(void)
 	current_reset();
 	deferral_reset();
 	exclude_reset();
+	hold_reset();
 	module_reset();
 	nvtx_reset();
 	owned_reset();

@@ -70,6 +70,21 @@ void hook_vmm_release_after(struct call *call, uint64_t handle);
 void hook_vmm_map(struct call *call, uint64_t address, uint64_t bytes, uint64_t handle);
 void hook_vmm_unmap(struct call *call, uint64_t address, uint64_t bytes);
 void hook_vmm_export(struct call *call, uint64_t handle);
+void hook_vmm_drop(struct call *call, uint64_t handle); /* one reference less */
+
+/* hook_hold.c: memory of handles that multicast objects and sparse arrays hold. */
+struct hold_part;
+void hook_hold_bind(struct call *call, uint64_t object, uint64_t offset, uint64_t memory,
+		    uint64_t bytes);
+void hook_hold_bind_address(struct call *call, uint64_t object, uint64_t offset, uint64_t address,
+			    uint64_t bytes);
+void hook_hold_unbind(struct call *call, uint64_t object, CUdevice device, uint64_t offset,
+		      uint64_t bytes);
+void hook_hold_map_array(struct call *call, const CUarrayMapInfo *list, unsigned int count,
+			 uint64_t stream);
+/* What `part` (NULL: all) of an object or array that has ended, or a context, has held. */
+void hook_hold_end(struct call *call, uint64_t holder, const struct hold_part *part);
+void hook_hold_end_context(struct call *call, uint32_t context);
 
 /* hook_context.c */
 void hook_context_create(struct call *call, uint64_t handle, CUdevice device);
@@ -125,6 +140,8 @@ void hook_operation(struct call *call, uint64_t object, uint64_t second, uint64_
 		    uint64_t stream);
 void hook_operation_batch(struct call *call, const CUdeviceptr *addresses, const size_t *bytes,
 			  size_t count, uint64_t stream);
+void hook_operation_memory_ops(struct call *call, const CUstreamBatchMemOpParams *list,
+			       unsigned int count, uint64_t stream);
 
 /* hook_entry.c */
 void hook_entry_lookup(struct call *call, const char *name, void **function, int version,

@@ -5,6 +5,7 @@
  */
 #include "intercept/current.h"
 #include "intercept/deferral.h"
+#include "intercept/hold.h"
 #include "intercept/hook.h"
 
 /* Formats whose element is one number for each channel. */
@@ -196,13 +197,14 @@ void hook_array_external(struct call *call, uint64_t handle, uint64_t memory,
 	begin_array(call, handle, bytes, memory);
 }
 
+/* One that holds memory of handles is not put off: they must not seem free before it is. */
 bool hook_array_destroy_defer(struct call *call, uint64_t handle)
 {
 	enum deferq_kind kind = call->api == API_cuMipmappedArrayDestroy ? DEFERQ_MIPMAPPED_ARRAY :
 									   DEFERQ_ARRAY;
 	struct block block;
 
-	return handle && tracker_find(SPACE_ARRAY, handle, &block) &&
+	return handle && !hold_has(handle) && tracker_find(SPACE_ARRAY, handle, &block) &&
 	       deferral_free(call, &block, kind);
 }
 
@@ -214,4 +216,6 @@ void hook_array_destroy_before(struct call *call, uint64_t handle)
 void hook_array_destroy_after(struct call *call, uint64_t handle)
 {
 	block_end(call, handle, STREAM_NONE);
+	if (call->result == CUDA_SUCCESS)
+		hook_hold_end(call, handle, NULL);
 }

@@ -37,6 +37,7 @@ static void end_context(struct call *call, uint64_t handle, enum release_cause c
 	if (!dying || !context_find(handle, &context) || context.number != dying)
 		return;
 	write_end(call, handle, dying, cause);
+	hook_hold_end_context(call, dying);
 	capture_remove_context(dying);
 	current_bury(handle);
 	dying = 0;

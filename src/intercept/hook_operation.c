@@ -27,3 +27,30 @@ void hook_operation_batch(struct call *call, const CUdeviceptr *addresses, const
 		sum += bytes[i];
 	hook_operation(call, is_read ? addresses[0] : 0, 0, sum, stream);
 }
+
+/* Barriers and flushes have no address. */
+static uint64_t address_of(const CUstreamBatchMemOpParams *operation)
+{
+	switch (operation->operation) {
+	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+		return operation->waitValue.address;
+	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+		return operation->writeValue.address;
+	default:
+		return 0;
+	}
+}
+
+/* One record for each: which kind it is stands where a single one has nothing. */
+void hook_operation_memory_ops(struct call *call, const CUstreamBatchMemOpParams *list,
+			       unsigned int count, uint64_t stream)
+{
+	bool is_read = call->result == CUDA_SUCCESS && list && count;
+
+	if (!is_read)
+		hook_operation(call, 0, 0, 0, stream);
+	for (unsigned int i = 0; is_read && i < count; i++)
+		hook_operation(call, address_of(&list[i]), list[i].operation, 0, stream);
+}

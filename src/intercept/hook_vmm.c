@@ -6,6 +6,7 @@
  * A handle that lies in host memory is page-locked memory like any other.
  */
 #include "intercept/current.h"
+#include "intercept/hold.h"
 #include "intercept/hook.h"
 #include "intercept/place.h"
 
@@ -70,6 +71,22 @@ static void drop_reference(struct call *call, uint64_t handle)
 		block_take(call, SPACE_HANDLE, handle);
 }
 
+/* The end of a handle's block, and of all that a multicast object holds. */
+static void end_taken(struct call *call)
+{
+	uint64_t handle = call->taken.address;
+
+	block_write_end(call, &call->taken, STREAM_NONE, 0);
+	hook_hold_end(call, handle, NULL);
+}
+
+void hook_vmm_drop(struct call *call, uint64_t handle)
+{
+	drop_reference(call, handle);
+	if (call->has_taken)
+		end_taken(call);
+}
+
 void hook_vmm_release_before(struct call *call, uint64_t handle)
 {
 	drop_reference(call, handle);
@@ -90,12 +107,16 @@ static void put_reference_back(struct call *call, uint64_t handle)
 /* While mappings or other references live on, a release is an operation, not an end. */
 void hook_vmm_release_after(struct call *call, uint64_t handle)
 {
+	bool has_ended = call->has_taken;
+
 	if (call->result != CUDA_SUCCESS)
 		put_reference_back(call, handle);
-	if (call->has_taken)
+	if (!has_ended)
+		hook_operation(call, handle, 0, 0, STREAM_NONE);
+	else if (call->result != CUDA_SUCCESS)
 		block_write_end(call, &call->taken, STREAM_NONE, 0);
 	else
-		hook_operation(call, handle, 0, 0, STREAM_NONE);
+		end_taken(call);
 }
 
 void hook_vmm_map(struct call *call, uint64_t address, uint64_t bytes, uint64_t handle)
@@ -120,9 +141,7 @@ void hook_vmm_map(struct call *call, uint64_t address, uint64_t bytes, uint64_t 
 static void end_mapping(struct call *call, const struct block *view)
 {
 	block_write_end(call, view, STREAM_NONE, 0);
-	drop_reference(call, view->parent);
-	if (call->has_taken)
-		block_write_end(call, &call->taken, STREAM_NONE, 0);
+	hook_vmm_drop(call, view->parent);
 }
 
 /*
@@ -147,9 +166,13 @@ void hook_vmm_unmap(struct call *call, uint64_t address, uint64_t bytes)
 /* A file descriptor or fabric handle keeps the memory alive elsewhere. */
 void hook_vmm_export(struct call *call, uint64_t handle)
 {
+	struct block block = { .id = 0 };
+
+	tracker_find(SPACE_HANDLE, handle, &block);
 	call_write(call, &(struct call_facts){
 				 .kind = RECORD_OPERATION,
 				 .a = handle,
+				 .b = block.id,
 				 .context = current_number(),
 				 .flags = call->result == CUDA_SUCCESS ? RECORD_EXPORTED : 0,
 			 });

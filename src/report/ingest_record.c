@@ -31,6 +31,7 @@ static const struct {
 	{ "cuGreenCtxStreamCreate", ACT_STREAM_CREATE },
 	{ "cuStreamDestroy", ACT_STREAM_DESTROY },
 	{ "cuEventCreate", ACT_EVENT_CREATE },
+	{ "cuIpcOpenEventHandle", ACT_EVENT_CREATE },
 	{ "cuEventDestroy", ACT_EVENT_DESTROY },
 	{ "cuModuleUnload", ACT_UNLOAD },
 };
@@ -302,7 +303,9 @@ static void handle_operation(struct ingest_process *process, struct ingest_threa
 	follow_object(process, record, call, act);
 	if (!(record->flags & RECORD_EXPORTED))
 		return;
-	block = ingest_block_at(&process->blocks, record->a, call->start_ns);
+	/* A handle is no address: its record names the block. */
+	block = record->b ? ingest_block_find(&process->blocks, record->b) :
+			    ingest_block_at(&process->blocks, record->a, call->start_ns);
 	if (block && !block->released_ns) {
 		block->is_exported = true;
 		ingest_record_batch(process, block);

@@ -6,6 +6,7 @@
 #include "cover.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static const CUmemAllocationProp properties = {
 	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -125,6 +126,24 @@ static void never_mapped(void)
 	release(handle, block);
 }
 
+/* Others may have it now: the trace marks the block. */
+static void exported(void)
+{
+	CUmemAllocationProp shared = properties;
+	CUmemGenericAllocationHandle handle;
+	unsigned block;
+	int fd = -1;
+
+	shared.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	must("cuMemCreate", cuMemCreate(&handle, 3 * granularity, &shared, 0));
+	block = note_alloc("vmm", handle, 3 * granularity, "cuMemCreate");
+	must("cuMemExportToShareableHandle",
+	     cuMemExportToShareableHandle(&fd, handle, shared.requestedHandleTypes, 0));
+	note_operation("cuMemExportToShareableHandle", "none", 0);
+	close(fd);
+	release(handle, block);
+}
+
 int main(void)
 {
 	cover_start(0);
@@ -137,6 +156,7 @@ int main(void)
 	unmap_before_release();
 	two_of_each();
 	never_mapped();
+	exported();
 	must("cuMemAddressFree", cuMemAddressFree(range, 8 * granularity));
 	note_operation("cuMemAddressFree", "none", 0);
 	cover_end();

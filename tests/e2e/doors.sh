@@ -93,6 +93,15 @@ it_knows_which_blocks_were_exported() {
 		SELECT bytes FROM allocation WHERE is_exported AND kind = 'device'")"
 }
 
+it_knows_which_handles_were_exported() {
+	record -o t.db -- "$clients/cover_vmm"
+	expect_equal "exported handles of all" "1 of 5" "$(query t.db "
+		SELECT sum(is_exported) || ' of ' || count(*)
+		FROM allocation WHERE parent_id IS NULL")"
+	expect_equal "size of the exported one, of the smallest" 3 "$(query t.db "
+		SELECT max(is_exported * bytes) / min(bytes) FROM allocation")"
+}
+
 run_rows door run_row "${1:-}"
 run_rows cover run_row "${1:-}"
 run_behaviours "${1:-}"

@@ -268,6 +268,37 @@ START_TEST(stream_handle_that_is_reused_names_another_stream)
 }
 END_TEST
 
+START_TEST(event_of_another_process_is_an_event)
+{
+	struct record record = { .kind = RECORD_OPERATION, .start = 2000, .duration = 5,
+				 .a = 0xe0, .api = fixture_api_of("cuIpcOpenEventHandle") };
+
+	fixture_put(1, record);
+	record.start = 3000;
+	record.api = fixture_api_of("cuEventDestroy_v2");
+	fixture_put(1, record);
+	fixture_collect();
+	ck_assert_int_eq(fixture_ask("SELECT count(*) FROM event"), 1);
+	ck_assert_int_eq(fixture_ask("SELECT created_ns FROM event"), 2005);
+	ck_assert_int_eq(fixture_ask("SELECT destroyed_ns FROM event"), 3005);
+}
+END_TEST
+
+/* A handle is no address: the record names the block by its number. */
+START_TEST(exported_handle_marks_its_block)
+{
+	struct record create = session_writer_alloc(2000, 10, 7, 0x33, 2 << 20, BLOCK_VMM);
+	struct record export = { .kind = RECORD_OPERATION, .start = 3000, .a = 0x33, .b = 7,
+				 .flags = RECORD_EXPORTED,
+				 .api = fixture_api_of("cuMemExportToShareableHandle") };
+
+	fixture_put(1, create);
+	fixture_put(1, export);
+	fixture_collect();
+	ck_assert_int_eq(fixture_ask("SELECT is_exported FROM allocation"), 1);
+}
+END_TEST
+
 START_TEST(per_thread_default_stream_is_one_for_each_thread)
 {
 	struct record copy = session_writer_copy(2000, 1, TRANSFER_H2D, 1, 2, 3);
@@ -586,6 +617,8 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, handle_in_host_memory_is_host_memory_and_no_address);
 	tcase_add_test(rows, context_that_dies_closes_its_blocks_but_not_pool_memory);
 	tcase_add_test(rows, stream_handle_that_is_reused_names_another_stream);
+	tcase_add_test(rows, event_of_another_process_is_an_event);
+	tcase_add_test(rows, exported_handle_marks_its_block);
 	tcase_add_test(rows, per_thread_default_stream_is_one_for_each_thread);
 	tcase_add_test(rows, failed_call_is_a_failure_and_no_block);
 	tcase_add_test(rows, calls_are_summed_by_function_and_thread);
