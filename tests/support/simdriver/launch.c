@@ -127,6 +127,11 @@ bool launch_is_nothing(const struct kernel_call *call)
 	return !call->function->body && !call->function->ns;
 }
 
+const char *launch_name(const struct kernel_call *call)
+{
+	return call->function->name;
+}
+
 uint64_t launch_ns(const struct kernel_call *call)
 {
 	return call->function->ns;

@@ -10,6 +10,7 @@ struct function;
 /* Looks up what a new function does and how long it takes. */
 void launch_prepare(struct function *function);
 bool launch_is_nothing(const struct kernel_call *call);
+const char *launch_name(const struct kernel_call *call);
 uint64_t launch_ns(const struct kernel_call *call);
 void launch_run(struct kernel_call *call, struct context *context);
 void launch_give(struct kernel_call *call);

@@ -196,10 +196,13 @@ void op_run(struct op *op, struct stream *stream)
 {
 	uint64_t ns = simulated_ns(op);
 	uint64_t begin = ns ? config_now_ns() : 0;
+	uint64_t watched = watch_begin(op);
 
 	act(op, stream);
 	if (ns)
 		config_pass_until(begin + ns);
+	if (watched)
+		watch_end(op, watched);
 }
 
 void op_release(struct op *op)

@@ -317,6 +317,7 @@ CUresult queue_submit(struct stream *stream, struct op *op, uint64_t *seq)
 	CUresult error = add_order(stream, op);
 	uint64_t at;
 
+	watch_given(op);
 	if (error) {
 		op_release(op);
 		return error;
@@ -334,6 +335,7 @@ CUresult queue_run(struct stream *stream, struct op *op)
 {
 	CUresult error = add_order(stream, op);
 
+	watch_given(op);
 	if (error) {
 		op_release(op);
 		return error;

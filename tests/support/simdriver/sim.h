@@ -420,6 +420,7 @@ struct op {
 	struct ticket *waits;
 	unsigned wait_count, wait_room;
 	void *staged;		/* freed when done */
+	uint32_t call;		/* the watcher's word for the call that gave it */
 	union {
 		struct {
 			struct box box;
@@ -504,6 +505,13 @@ void op_run(struct op *op, struct stream *stream);
 void op_release(struct op *op);
 /* Whether running it here would take no simulated time. */
 bool op_is_quick(const struct op *op);
+
+/* ------------------------------------------------------------------ watch.c */
+
+/* Where nobody watches, one look at a word each. */
+void watch_given(struct op *op);
+uint64_t watch_begin(const struct op *op);
+void watch_end(const struct op *op, uint64_t begin);
 
 /* ------------------------------------------------------------------ event.c */
 
