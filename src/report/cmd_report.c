@@ -47,6 +47,7 @@ static void fill_report(struct query *query, struct report *report)
 	query->symbols = symbol_open(query);
 	query_process(query, report);
 	query_memory(query, report);
+	query_ledger(query, report);
 	query_leak(query, report);
 	query_free(query, report);
 	query_transfer(query, report);

@@ -19,6 +19,11 @@ char *format_bytes(char *text, int64_t bytes)
 	double number = (double)bytes / 1024;
 	size_t at = 0;
 
+	if (bytes <= -1024 && bytes > INT64_MIN) {
+		*text = '-';
+		format_bytes(text + 1, -bytes);
+		return text;
+	}
 	if (bytes < 1024) {
 		snprintf(text, FORMAT_BYTES, "%" PRId64 " B", bytes);
 		return text;

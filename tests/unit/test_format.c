@@ -17,6 +17,8 @@ START_TEST(sizes_have_three_figures_and_stay_below_1024)
 	ck_assert_str_eq(format_bytes(text, 1024 * 1024 - 1), "1.00 MiB");
 	ck_assert_str_eq(format_bytes(text, INT64_C(3) << 30), "3.00 GiB");
 	ck_assert_str_eq(format_bytes(text, INT64_MAX), "8.00 EiB");
+	ck_assert_str_eq(format_bytes(text, -1023), "-1023 B");
+	ck_assert_str_eq(format_bytes(text, -(INT64_C(3) << 20)), "-3.00 MiB");
 	ck_assert_str_eq(format_bytes(text, INT64_MIN), "-9223372036854775808 B");
 }
 END_TEST
