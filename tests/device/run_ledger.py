@@ -232,13 +232,13 @@ def parse_options():
     parser.add_argument("--only", default="",
                         help="groups, comma-separated: torch nccl jax cupy kinds")
     parser.add_argument("--policy", default="deferred",
-                        help="of frees, some with commas [%(default)s]")
+                        help="of frees, some with commas; '': bare only [%(default)s]")
     parser.add_argument("--out", default="gpu-ledger-out", help="results go here [%(default)s]")
     parser.add_argument("--timeout", type=int, default=120, help="seconds a run [%(default)s]")
     parser.add_argument("--simulate", action="store_true",
                         help="on the simulated driver; runs what can run there")
     options = parser.parse_args()
-    options.policies = options.policy.split(",")
+    options.policies = list(filter(None, options.policy.split(",")))
     options.work = pathlib.Path(options.out).resolve() / time.strftime("work-%H%M%S")
     options.work.mkdir(parents=True)
     return options
