@@ -49,7 +49,7 @@ it_refuses_what_it_does_not_know_with_status_2() {
 # An option that is announced for later is unknown until it works.
 it_does_not_accept_options_before_they_work() {
 	local option
-	for option in --frees=reuse --stacks=native --gpu-times --limit=1G --fail-nth=3; do
+	for option in --frees=reuse --stacks=native --gpu-times; do
 		usage_error "$custody" record "$option" -- true
 	done
 	for option in export diff check top merge; do
@@ -140,7 +140,7 @@ it_lists_every_twin_with_default_and_value() {
 	CUSTODY_BUFFER=64MiB "$custody" env >out
 	local name
 	for name in CUSTODY_OUTPUT CUSTODY_FREES CUSTODY_MAX_PENDING CUSTODY_MAX_PENDING_RATIO \
-		CUSTODY_MEMINFO CUSTODY_CHILDREN CUSTODY_BUFFER; do
+		CUSTODY_MEMINFO CUSTODY_CHILDREN CUSTODY_BUFFER CUSTODY_LIMIT CUSTODY_FAIL_NTH; do
 		grep -q "$name" out || fail "env does not list $name"
 	done
 	expect_match "value" 'CUSTODY_BUFFER.*256MiB.*64MiB' "$(cat out)"
@@ -162,6 +162,7 @@ environment_of() { # VARIABLE COMMAND...
 }
 
 it_hands_options_down_in_the_environment() {
+	local bad
 	plain_build_only
 	expect_equal "N" 7 \
 		"$(environment_of CUSTODY_MAX_PENDING "$custody" record --max-pending=7)"
@@ -173,6 +174,11 @@ it_hands_options_down_in_the_environment() {
 		"$(environment_of CUSTODY_FREES "$custody" record --frees=nowait)"
 	usage_error "$custody" record --max-pending=many -- true
 	usage_error "$custody" record --max-pending-ratio=half -- true
+	expect_equal "bytes" 3G "$(environment_of CUSTODY_LIMIT "$custody" record --limit=3G)"
+	expect_equal "turn" 4 "$(environment_of CUSTODY_FAIL_NTH "$custody" record --fail-nth=4)"
+	for bad in --limit=1MiB --limit=0 --limit=small --fail-nth=0 --fail-nth=2k; do
+		usage_error "$custody" record $bad -- true
+	done
 }
 
 it_honours_the_variables_of_numba_where_its_own_are_unset() {

@@ -522,6 +522,24 @@ START_TEST(deferred_frees_that_cannot_be_count_as_lost)
 }
 END_TEST
 
+/* A block that is refused has no id: what stands there is the reason. */
+START_TEST(refusals_of_ours_have_their_own_origin)
+{
+	for (uint64_t why = FAILURE_DRIVER; why <= FAILURE_WHYS; why++) {
+		struct record record = session_writer_alloc(1000 * (why + 1), 10, why, 0,
+							    100 + why, BLOCK_DEVICE);
+
+		record.result = 2;
+		fixture_put(1, record);
+	}
+	fixture_collect();
+	ck_assert_str_eq(fixture_ask_text("SELECT group_concat(origin || ' ' || bytes, ', ') FROM "
+					  "(SELECT * FROM failure ORDER BY at_ns)"),
+			 "program 100, limit 101, fail-nth 102, program 103");
+	ck_assert_int_eq(fixture_ask("SELECT count(*) FROM allocation"), 0);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("collect_frees");
@@ -551,6 +569,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, pending_times_are_told_by_their_middle_and_their_end);
 	tcase_add_test(rows, trace_that_an_older_version_began_is_gone_on_with);
 	tcase_add_test(rows, deferred_frees_that_cannot_be_count_as_lost);
+	tcase_add_test(rows, refusals_of_ours_have_their_own_origin);
 	suite_add_tcase(suite, rows);
 	return suite;
 }

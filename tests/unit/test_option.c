@@ -108,6 +108,25 @@ static const struct {
 	{ OPTION_BUFFER, "1023k", false },
 	{ OPTION_BUFFER, "2T", false },
 	{ OPTION_BUFFER, "much", false },
+	{ OPTION_LIMIT, "none", true },
+	{ OPTION_LIMIT, "8GiB", true },
+	{ OPTION_LIMIT, "2MiB", true },
+	{ OPTION_LIMIT, "80T", true },
+	{ OPTION_LIMIT, "2097151", false },
+	{ OPTION_LIMIT, "0", false },
+	{ OPTION_LIMIT, "-8G", false },
+	{ OPTION_LIMIT, "half", false },
+	{ OPTION_LIMIT, "", false },
+	{ OPTION_FAIL_NTH, "none", true },
+	{ OPTION_FAIL_NTH, "1", true },
+	{ OPTION_FAIL_NTH, "18446744073709551615", true },
+	{ OPTION_FAIL_NTH, "18446744073709551616", false },
+	{ OPTION_FAIL_NTH, "0", false },
+	{ OPTION_FAIL_NTH, "-1", false },
+	{ OPTION_FAIL_NTH, "2k", false },
+	{ OPTION_FAIL_NTH, "1.5", false },
+	{ OPTION_FAIL_NTH, "second", false },
+	{ OPTION_FAIL_NTH, "", false },
 };
 
 START_TEST(value_is_judged_with_a_reason)
@@ -130,6 +149,8 @@ START_TEST(defaults_hold_without_an_environment)
 	ck_assert_int_eq(option_integer(OPTION_MAX_PENDING), 10);
 	ck_assert(option_ratio(OPTION_MAX_PENDING_RATIO) == 0.2);
 	ck_assert_str_eq(option_text(OPTION_MEMINFO), "pending");
+	ck_assert_uint_eq(option_number(OPTION_LIMIT), 0);
+	ck_assert_uint_eq(option_number(OPTION_FAIL_NTH), 0);
 	ck_assert_ptr_null(option_complaint());
 }
 END_TEST
