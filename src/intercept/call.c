@@ -5,6 +5,7 @@
 #include "intercept/current.h"
 #include "intercept/deferral.h"
 #include "intercept/exclude.h"
+#include "intercept/graph_work.h"
 #include "intercept/hold.h"
 #include "intercept/hook.h"
 #include "intercept/hook_room.h"
@@ -30,6 +31,7 @@ static void forget_parent(void)
 	current_reset();
 	deferral_reset();
 	exclude_reset();
+	graph_work_reset();
 	hold_reset();
 	module_reset();
 	nvtx_reset();

@@ -18,6 +18,7 @@
 #include "intercept/uncovered.h"
 
 struct deferq;
+struct graph_work;
 
 struct call {
 	struct thread_segment *self;
@@ -36,6 +37,7 @@ struct call {
 	struct block taken; /* out of the tracker while the driver frees it */
 	struct deferq *queue; /* of the context that is synchronised, or NULL */
 	uint64_t mark;	      /* of that queue, from before */
+	struct graph_work *work; /* of an executable graph that is destroyed, or NULL */
 };
 
 #define CALLER __builtin_return_address(0)

@@ -119,7 +119,21 @@ void hook_capture_end(struct call *call, uint64_t stream, uint64_t graph);
 void hook_graph_alloc_node(struct call *call, uint64_t graph,
 			   const CUDA_MEM_ALLOC_NODE_PARAMS *parameters);
 void hook_graph_free_node(struct call *call, uint64_t graph, uint64_t address);
-void hook_graph_add_node(struct call *call, uint64_t graph, const CUgraphNodeParams *parameters);
+void hook_graph_add_node(struct call *call, uint64_t graph, uint64_t node,
+			 const CUgraphNodeParams *parameters);
+void hook_graph_instantiate(struct call *call, uint64_t exec, uint64_t graph);
+void hook_graph_launch(struct call *call, uint64_t exec, uint64_t stream);
+void hook_graph_destroy_before(struct call *call, uint64_t exec);
+void hook_graph_destroy_after(struct call *call, uint64_t exec);
+void hook_graph_set_copy(struct call *call, uint64_t exec, uint64_t node,
+			 const CUDA_MEMCPY3D *copy);
+void hook_graph_set_fill(struct call *call, uint64_t exec, uint64_t node,
+			 const CUDA_MEMSET_NODE_PARAMS *fill);
+void hook_graph_set_child(struct call *call, uint64_t exec, uint64_t node, uint64_t graph);
+void hook_graph_set_node(struct call *call, uint64_t exec, uint64_t node,
+			 const CUgraphNodeParams *parameters);
+void hook_graph_update(struct call *call, uint64_t exec, uint64_t graph);
+void hook_graph_enable(struct call *call, uint64_t exec, uint64_t node, bool is_enabled);
 void hook_module_global(struct call *call, uint64_t module, uint64_t address, uint64_t bytes);
 void hook_module_load(struct call *call, uint64_t module);
 bool hook_module_unload_defer(struct call *call, uint64_t module);

@@ -1,98 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/hook_copy.h"
 #include "core/context.h"
-#include "core/tracker.h"
 #include "intercept/box.h"
+#include "intercept/copy_end.h"
 #include "intercept/hook.h"
 #include "intercept/real.h"
 
 #include <errno.h>
 
-enum side { SIDE_UNKNOWN, SIDE_HOST, SIDE_DEVICE };
-
-/* One end of a copy.  Places stay unknown where the collector can tell from its blocks. */
-struct end {
-	uint64_t address; /* or array */
-	enum side side;
-	enum place_kind place;
-	int device; /* ordinal, -1: unknown */
-};
-
 struct copy {
-	struct end source;
-	struct end target;
+	struct copy_end source;
+	struct copy_end target;
 	uint64_t bytes;
 };
 
-static void place_by_block(struct end *end, const struct block *block)
-{
-	end->device = block->device;
-	end->side = SIDE_DEVICE;
-	end->place = PLACE_DEVICE;
-	if (block->kind == BLOCK_MANAGED)
-		end->place = PLACE_MANAGED;
-	if (block->kind == BLOCK_PINNED || block->kind == BLOCK_REGISTERED) {
-		end->side = SIDE_HOST;
-		end->place = block->kind == BLOCK_PINNED ? PLACE_PINNED : PLACE_REGISTERED;
-	}
-}
-
-/*
- * Three attributes in one call, which is legal during capture.  P2P_TOKENS
- * must never be among them: asking for it changes the block.
- */
-static void place_by_driver(struct end *end)
-{
-	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-					     CU_POINTER_ATTRIBUTE_IS_MANAGED,
-					     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
-	unsigned int type = 0, is_managed = 0;
-	int ordinal = -1;
-	void *values[] = { &type, &is_managed, &ordinal };
-	int saved_errno = errno;
-
-	if (REAL(driver, cuPointerGetAttributes)(3, attributes, values, end->address) ==
-	    CUDA_SUCCESS) {
-		end->side = type == CU_MEMORYTYPE_DEVICE ? SIDE_DEVICE : SIDE_HOST;
-		end->place = type == CU_MEMORYTYPE_DEVICE ? PLACE_DEVICE :
-			     type == CU_MEMORYTYPE_HOST	  ? PLACE_PINNED :
-							    PLACE_PAGEABLE;
-		end->device = type == CU_MEMORYTYPE_DEVICE ? ordinal : -1;
-		if (is_managed)
-			end->place = PLACE_MANAGED;
-	}
-	errno = saved_errno;
-}
-
-/* What lies at an address that is all we were given. */
-static struct end infer(uint64_t address)
-{
-	struct end end = { .address = address, .device = -1 };
-	struct block block;
-
-	if (tracker_find(SPACE_ADDRESS, address, &block))
-		place_by_block(&end, &block);
-	else
-		place_by_driver(&end);
-	return end;
-}
-
-static enum transfer_kind kind_between(const struct end *source, const struct end *target)
-{
-	if (source->side == SIDE_UNKNOWN || target->side == SIDE_UNKNOWN)
-		return TRANSFER_UNKNOWN;
-	if (source->side == SIDE_HOST)
-		return target->side == SIDE_HOST ? TRANSFER_H2H : TRANSFER_H2D;
-	if (target->side == SIDE_HOST)
-		return TRANSFER_D2H;
-	if (source->device >= 0 && target->device >= 0 && source->device != target->device)
-		return TRANSFER_P2P;
-	return TRANSFER_D2D;
-}
-
 static void write_copy(struct call *call, const struct copy *copy, uint64_t stream, int is_async)
 {
-	enum transfer_kind kind = kind_between(&copy->source, &copy->target);
+	enum transfer_kind kind = copy_end_kind(&copy->source, &copy->target);
 
 	copy_write(call, AUX_TRANSFER(kind, copy->source.place, copy->target.place, is_async),
 		   copy->source.address, copy->target.address, copy->bytes, stream);
@@ -101,7 +25,7 @@ static void write_copy(struct call *call, const struct copy *copy, uint64_t stre
 void hook_copy_inferred(struct call *call, uint64_t source, uint64_t target, uint64_t bytes,
 			uint64_t stream, int is_async)
 {
-	struct copy copy = { infer(source), infer(target), bytes };
+	struct copy copy = { copy_end_infer(source), copy_end_infer(target), bytes };
 
 	write_copy(call, &copy, stream, is_async);
 }
@@ -123,30 +47,6 @@ void hook_copy_peer(struct call *call, uint64_t source, uint64_t source_context,
 		   source, target, bytes, stream);
 }
 
-static struct end end_of(const struct box_side *side)
-{
-	struct end end = { .device = -1 };
-
-	switch (side->type) {
-	case CU_MEMORYTYPE_HOST:
-		end.address = (uintptr_t)side->host + side->offset;
-		end.side = SIDE_HOST;
-		break;
-	case CU_MEMORYTYPE_DEVICE:
-		end.address = side->device + side->offset;
-		end.side = SIDE_DEVICE;
-		break;
-	case CU_MEMORYTYPE_ARRAY:
-		end.address = (uintptr_t)side->array;
-		end.side = SIDE_DEVICE;
-		end.place = PLACE_ARRAY;
-		break;
-	case CU_MEMORYTYPE_UNIFIED:
-		return infer(side->device + side->offset);
-	}
-	return end;
-}
-
 /* Without a description there is nothing to tell but that the call was made. */
 static bool is_described(struct call *call, const void *description, uint64_t stream, int is_async)
 {
@@ -160,7 +60,7 @@ static bool is_described(struct call *call, const void *description, uint64_t st
 
 static void write_box(struct call *call, const struct box *box, uint64_t stream, int is_async)
 {
-	struct copy copy = { end_of(&box->source), end_of(&box->target), box->bytes };
+	struct copy copy = { copy_end_of(&box->source), copy_end_of(&box->target), box->bytes };
 
 	write_copy(call, &copy, stream, is_async);
 }
@@ -215,7 +115,7 @@ void hook_copy_3d_peer(struct call *call, const CUDA_MEMCPY3D_PEER *peer, uint64
 	if (!is_described(call, peer, stream, is_async))
 		return;
 	box_of_3d_peer(&box, peer);
-	copy = (struct copy){ end_of(&box.source), end_of(&box.target), box.bytes };
+	copy = (struct copy){ copy_end_of(&box.source), copy_end_of(&box.target), box.bytes };
 	if (copy.source.device < 0)
 		copy.source.device = device_of_context((uintptr_t)peer->srcContext);
 	if (copy.target.device < 0)
@@ -232,7 +132,8 @@ void hook_copy_batch(struct call *call, const CUdeviceptr *targets, const CUdevi
 	if (!is_described(call, is_whole ? targets : NULL, stream, 1))
 		return;
 	for (size_t i = 0; i < count; i++) {
-		struct copy copy = { infer(sources[i]), infer(targets[i]), bytes[i] };
+		struct copy copy = { copy_end_infer(sources[i]), copy_end_infer(targets[i]),
+				     bytes[i] };
 
 		write_copy(call, &copy, stream, 1);
 	}
@@ -253,11 +154,12 @@ static uint64_t element_bytes(const CUmemcpy3DOperand *operand)
 					1;
 }
 
-static struct end end_of_operand(const CUmemcpy3DOperand *operand)
+static struct copy_end end_of_operand(const CUmemcpy3DOperand *operand)
 {
 	if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY)
-		return infer(operand->op.ptr.ptr);
-	return (struct end){ (uintptr_t)operand->op.array.array, SIDE_DEVICE, PLACE_ARRAY, -1 };
+		return copy_end_infer(operand->op.ptr.ptr);
+	return (struct copy_end){ (uintptr_t)operand->op.array.array, COPY_SIDE_DEVICE, PLACE_ARRAY,
+				  -1 };
 }
 
 void hook_copy_3d_batch(struct call *call, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count,

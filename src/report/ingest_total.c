@@ -107,20 +107,27 @@ int ingest_total_size_class(uint64_t bytes)
 }
 
 void ingest_total_transfer(struct ingest_total *total, uint32_t site_id, uint64_t bytes,
-			   int64_t duration_ns, bool has_failed, bool is_captured)
+			   int64_t duration_ns)
 {
-	int size_class = ingest_total_size_class(bytes);
-	uint64_t key = (uint64_t)site_id << 8 | (unsigned int)(size_class + 1);
-	struct ingest_total_sum *sum = ingest_table_find(&total->sums, key);
+	const struct store_row_site *site;
+	struct ingest_total_sum *sum;
+	int size_class;
+	uint64_t key;
 
+	if (!site_id || site_id > total->sites)
+		return; /* a file that is damaged */
+	site = &total->site[site_id - 1];
+	size_class = ingest_total_size_class(site->copies > 1 ? bytes / site->copies : bytes);
+	key = (uint64_t)site_id << 8 | (unsigned int)(size_class + 1);
+	sum = ingest_table_find(&total->sums, key);
 	if (!sum) {
 		sum = ingest_table_memory(NULL, 1, sizeof(*sum));
 		*sum = (struct ingest_total_sum){ .site_id = site_id, .size_class = size_class };
 		ingest_table_put(&total->sums, key, sum);
 	}
-	sum->count++;
-	sum->failed += has_failed;
-	sum->bytes += has_failed || is_captured ? 0 : bytes;
+	sum->count += site->copies;
+	sum->failed += site->result != 0;
+	sum->bytes += site->result || site->is_captured ? 0 : bytes;
 	sum->host_ns += duration_ns;
 	if (duration_ns > sum->max_ns)
 		sum->max_ns = duration_ns;

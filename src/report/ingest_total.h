@@ -39,8 +39,9 @@ void ingest_total_save(struct ingest_total *total, struct store_row *rows);
 uint32_t ingest_total_site(struct ingest_total *total, const struct store_row_site *site,
 			   bool *is_new);
 
+/* A row of the site; of a sum the size class is that of its copies on average. */
 void ingest_total_transfer(struct ingest_total *total, uint32_t site_id, uint64_t bytes,
-			   int64_t duration_ns, bool has_failed, bool is_captured);
+			   int64_t duration_ns);
 
 int ingest_total_size_class(uint64_t bytes);
 

@@ -116,6 +116,14 @@ static uint32_t find_site(struct ingest_process *process, const struct store_row
 	return id;
 }
 
+/* All copies of a launch that go one way are one record, which has no addresses. */
+static uint32_t copies_of(const struct record *record)
+{
+	if (!(record->flags & RECORD_SUM))
+		return 1;
+	return record->a < UINT32_MAX ? (uint32_t)record->a : UINT32_MAX;
+}
+
 static uint32_t describe_site(struct ingest_process *process, const struct record *record,
 			      const struct store_row_call *call, const struct end *source,
 			      const struct end *target)
@@ -142,37 +150,58 @@ static uint32_t describe_site(struct ingest_process *process, const struct recor
 	site.target_device_id = device_of(process, target, context);
 	site.is_async = (uint8_t)record_is_async(record);
 	site.is_captured = !!(record->flags & RECORD_CAPTURED);
+	site.copies = copies_of(record);
 	return find_site(process, &site);
+}
+
+static bool has_source(enum transfer_kind kind)
+{
+	return kind != TRANSFER_MEMSET && kind != TRANSFER_PREFETCH;
+}
+
+static void find_ends(const struct ingest_process *process, const struct record *record,
+		      int64_t at_ns, struct end *source, struct end *target)
+{
+	enum transfer_kind kind = record_transfer_kind(record);
+
+	*source = (struct end){ PLACE_UNKNOWN, NULL, false };
+	if (record->flags & RECORD_SUM) {
+		if (has_source(kind))
+			*source = (struct end){ record_source_place(record), NULL, true };
+		*target = (struct end){ record_target_place(record), NULL, true };
+		return;
+	}
+	if (has_source(kind))
+		*source = find_end(process, record->a, record_source_place(record),
+				   place_by_direction(kind, true), at_ns);
+	*target = find_end(process, record->b, record_target_place(record),
+			   place_by_direction(kind, false), at_ns);
 }
 
 void ingest_transfer(struct ingest_process *process, struct ingest_thread *thread,
 		     const struct record *record, const struct store_row_call *call)
 {
-	enum transfer_kind kind = record_transfer_kind(record);
-	struct end source = { PLACE_UNKNOWN, NULL, false };
-	struct end target = find_end(process, record->b, record_target_place(record),
-				     place_by_direction(kind, false), call->start_ns);
+	bool is_sum = record->flags & RECORD_SUM;
 	struct store_row_transfer row = {
 		.id = process->ingest->next_transfer++,
 		.thread_id = thread->id,
 		.bytes = record->c,
 		.start_ns = call->start_ns,
-		.duration_ns = call->duration_ns,
+		/* The time of a call is counted once, whatever it moves. */
+		.duration_ns = record->flags & RECORD_MORE ? 0 : call->duration_ns,
 		.source_address = record->a,
 		.target_address = record->b,
-		.has_target = true,
+		.has_target = !is_sum,
 	};
+	struct end source, target;
 
-	if (kind != TRANSFER_MEMSET && kind != TRANSFER_PREFETCH)
-		source = find_end(process, record->a, record_source_place(record),
-				  place_by_direction(kind, true), call->start_ns);
-	row.has_source = source.is_known;
+	find_ends(process, record, call->start_ns, &source, &target);
+	row.has_source = source.is_known && !is_sum;
 	row.source_id = source.block ? source.block->id : 0;
 	row.target_id = target.block ? target.block->id : 0;
 	row.stream_id = ingest_identity_stream(process, thread, record_context(record),
 					       record->stream);
 	row.site_id = describe_site(process, record, call, &source, &target);
 	store_row_transfer(&process->ingest->rows, &row);
-	ingest_total_transfer(&process->ingest->total, row.site_id, record->c, call->duration_ns,
-			      record->result != 0, record->flags & RECORD_CAPTURED);
+	ingest_total_transfer(&process->ingest->total, row.site_id, record->c, row.duration_ns);
 }

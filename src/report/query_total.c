@@ -17,6 +17,7 @@
 #define IS_OWNER "parent_id IS NULL AND kind <> 'ipc'"
 #define IS_HOST "kind IN ('pinned', 'registered')"
 #define LIVES_FROM "alloc_ns + alloc_duration_ns"
+#define IS_LAUNCH "name LIKE 'cuGraphLaunch%'" /* its copies are no calls */
 #define DEVICE_OF "CASE WHEN " IS_HOST " THEN NULL ELSE device_id END"
 #define PENDING_FROM "free_requested_ns + free_waited_ns" /* NULL: it is never */
 #define IS_PENDING PENDING_FROM " < COALESCE(released_ns, 1 << 62)"
@@ -84,10 +85,10 @@ static const char make_peak_blocks[] =
 static const char make_transfer_totals[] =
 	"CREATE TEMP TABLE transfer_total AS"
 	" SELECT process_id, kind, api_id, source_kind, target_kind, source_device_id,"
-	"  target_device_id, size_class(bytes) AS size_class, is_async, caller,"
-	"  count(*) AS count, sum(CASE WHEN result OR is_captured THEN 0 ELSE bytes END) AS bytes,"
+	"  target_device_id, size_class(bytes / max(copies, 1)) AS size_class, is_async, caller,"
+	"  sum(copies) AS count, sum(CASE WHEN result OR is_captured THEN 0 ELSE bytes END) AS bytes,"
 	"  sum(duration_ns) AS host_ns, max(duration_ns) AS max_ns, sum(result <> 0) AS failed"
-	" FROM main.transfer GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10";
+	" FROM transfer GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10";
 
 static const char make_call_totals[] =
 	"CREATE TEMP TABLE api_call AS"
@@ -98,7 +99,7 @@ static const char make_call_totals[] =
 	"  UNION ALL SELECT process_id, free_api_id, free_thread_id, free_duration_ns, 0"
 	"   FROM main.allocation WHERE free_api_id IS NOT NULL"
 	"  UNION ALL SELECT process_id, api_id, thread_id, duration_ns, result <> 0"
-	"   FROM main.transfer"
+	"   FROM transfer WHERE api_id NOT IN (SELECT id FROM main.api WHERE " IS_LAUNCH ")"
 	"  UNION ALL SELECT process_id, api_id, thread_id, duration_ns, result <> 0"
 	"   FROM main.operation) GROUP BY 1, 2, 3";
 
@@ -155,7 +156,7 @@ static void make_table(struct query *query, const char *name, const char *column
 	make_temporary(query, "CREATE TEMP TABLE %s(%s)", name, columns);
 }
 
-/* A trace of before there were deferred frees has had none of them. */
+/* A trace of before there was something has had none of it. */
 static void make_up_for_age(struct query *query)
 {
 	if (has_table(query, "allocation") && !has_column(query, "allocation", "free_saved_ns"))
@@ -164,6 +165,9 @@ static void make_up_for_age(struct query *query)
 	if (has_table(query, "operation") && !has_column(query, "operation", "caller"))
 		query_run(query, "CREATE TEMP VIEW operation AS SELECT *, NULL AS caller"
 				 " FROM main.operation");
+	if (has_table(query, "transfer_site") && !has_column(query, "transfer_site", "copies"))
+		query_run(query, "CREATE TEMP VIEW transfer AS SELECT *, 1 AS copies"
+				 " FROM main.transfer");
 	if (query->is_complete && !has_column(query, "peak", "held_peak_bytes"))
 		query_run(query, "CREATE TEMP VIEW peak AS SELECT *, bytes AS held_peak_bytes"
 				 " FROM main.peak");

@@ -13,13 +13,17 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What a graph's launch copies has no host time, and is part of no rate. */
+#define IS_IN_GRAPH                                                                                \
+	" COALESCE(api_id, 0) IN (SELECT id FROM api WHERE name LIKE 'cuGraphLaunch%')"
+
 #define SYNC_RATE                                                                                  \
 	" CAST(sum(bytes) FILTER (WHERE NOT is_async) * 1e9"                                      \
 	" / NULLIF(sum(host_ns) FILTER (WHERE NOT is_async), 0) AS INTEGER)"
 
 static const struct rows_column kind_columns[] = {
 	{ "kind", "direction", ROWS_TEXT },
-	{ "count", "calls", ROWS_COUNT },
+	{ "count", "count", ROWS_COUNT },
 	{ "bytes", "bytes", ROWS_BYTES },
 	{ "host_ns", "host time", ROWS_DURATION },
 	{ "longest_ns", "longest", ROWS_DURATION },
@@ -39,7 +43,7 @@ static const struct rows_column place_columns[] = {
 	{ "host_memory", "host memory", ROWS_TEXT },
 	{ "is_async", NULL, ROWS_FLAG },
 	{ NULL, "call", ROWS_TEXT },
-	{ "count", "calls", ROWS_COUNT },
+	{ "count", "count", ROWS_COUNT },
 	{ "bytes", "bytes", ROWS_BYTES },
 	{ "host_ns", "host time", ROWS_DURATION },
 	{ "longest_ns", "longest", ROWS_DURATION },
@@ -51,8 +55,9 @@ static const char select_places[] =
 	"SELECT kind, CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END AS place,"
 	" is_async,"
 	" CASE WHEN is_async THEN 'async' ELSE 'sync' END, sum(count), sum(bytes), sum(host_ns),"
-	" max(max_ns), CAST(sum(bytes) FILTER (WHERE NOT is_async OR"
-	"  CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END = 'pageable') * 1e9"
+	" max(max_ns), CAST(sum(bytes) FILTER (WHERE NOT is_async OR ("
+	"  CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END = 'pageable'"
+	"  AND NOT" IS_IN_GRAPH ")) * 1e9"
 	"  / NULLIF(sum(host_ns), 0) AS INTEGER)"
 	" FROM transfer_total WHERE kind IN ('H2D', 'D2H') GROUP BY kind, place, is_async"
 	" ORDER BY 7 DESC";
@@ -61,8 +66,8 @@ static const struct rows_column size_columns[] = {
 	{ NULL, "size", ROWS_TEXT },
 	{ "min_bytes", NULL, ROWS_BYTES },
 	{ "max_bytes", NULL, ROWS_BYTES },
-	{ "count", "calls", ROWS_COUNT },
-	{ NULL, "share of the calls", ROWS_BAR },
+	{ "count", "count", ROWS_COUNT },
+	{ NULL, "share of the count", ROWS_BAR },
 	{ "bytes", "bytes", ROWS_BYTES },
 	{ "host_ns", "host time", ROWS_DURATION },
 	{ NULL, NULL, ROWS_TEXT },
@@ -76,7 +81,7 @@ static const char select_sizes[] =
 static const struct rows_column top_columns[] = {
 	HOLDER_COLUMNS("most time in transfers"),
 	{ "kind", "kind", ROWS_TEXT },
-	{ "count", "calls", ROWS_COUNT },
+	{ "count", "count", ROWS_COUNT },
 	{ "bytes", "bytes", ROWS_BYTES },
 	{ "host_ns", "host time", ROWS_DURATION },
 	{ NULL, "share", ROWS_SHARE },
@@ -97,21 +102,75 @@ static const struct rows_column total_columns[] = {
 
 enum { TOTAL_TEXT, TOTAL_COUNT, TOTAL_BYTES, TOTAL_NS };
 
-/* A graph runs such a copy at each of its launches, which is not seen copy by copy. */
+static int64_t sum_of_graphs(struct query *query, const char *what)
+{
+	char sql[200];
+
+	snprintf(sql, sizeof(sql), "SELECT sum(%s) FROM transfer_total WHERE%s", what,
+		 IS_IN_GRAPH);
+	return query_number(query, sql, 0);
+}
+
+/* What is copied inside of graphs passes no call of its own, and is counted launch by launch. */
+static void note_graphs(struct query *query, struct report_section *section)
+{
+	int64_t copies = sum_of_graphs(query, "count");
+	char count[FORMAT_BYTES], bytes[FORMAT_BYTES];
+
+	if (copies)
+		report_note(section, REPORT_REMARK,
+			    "%s of these copies (%s) ran inside of graphs: the launches are counted, "
+			    "and their host time is not among this.",
+			    format_count(count, copies),
+			    format_bytes(bytes, sum_of_graphs(query, "bytes")));
+}
+
+/* A graph runs such a copy at each of its launches, which are counted. */
 static void note_captured(struct query *query, struct report_section *section)
 {
-	int64_t captured = 0;
+	int64_t captured = query_number(
+		query, "SELECT sum(copies) FROM transfer WHERE is_captured", 0);
 	char count[FORMAT_BYTES];
 
-	/* The sites are few: only where there are such, all transfers are walked through. */
-	if (query_number(query, "SELECT max(is_captured) FROM transfer_site", 0))
-		captured = query_number(query, "SELECT count(*) FROM transfer WHERE is_captured",
-					0);
 	if (captured)
 		report_note(section, REPORT_REMARK,
-			    "%s of these calls %s captured into a graph: what its launches copy is "
-			    "not in these figures.",
+			    "%s of these copies %s captured into a graph, which moved nothing.",
 			    format_count(count, captured), captured == 1 ? "was" : "were");
+}
+
+/* Bodies of conditional nodes run as often as the device says, which it tells nobody. */
+static void note_unknown(struct query *query, struct report_section *section)
+{
+	static const char count_rows[] = "SELECT count(*) FROM (SELECT 1 FROM transfer"
+					 " WHERE copies = 0 AND (kind = 'UNKNOWN') = %d"
+					 " GROUP BY process_id, thread_id, start_ns)";
+	char sql[sizeof(count_rows) + 8], count[FORMAT_BYTES];
+	int64_t launches;
+
+	snprintf(sql, sizeof(sql), count_rows, 0);
+	launches = query_number(query, sql, 0);
+	if (launches)
+		report_note(section, REPORT_REMARK,
+			    "%s launches ran graphs with copies in conditional nodes: nobody knows "
+			    "how often those ran, they are not counted.",
+			    format_count(count, launches));
+	snprintf(sql, sizeof(sql), count_rows, 1);
+	launches = query_number(query, sql, 0);
+	if (launches)
+		report_note(section, REPORT_REMARK,
+			    "%s launches ran graphs that could not be read: what they copied is not "
+			    "counted.",
+			    format_count(count, launches));
+}
+
+static void add_notes(struct query *query, struct report_section *section)
+{
+	note_graphs(query, section);
+	/* The sites are few: only where there are such, all transfers are walked through. */
+	if (!query_number(query, "SELECT max(is_captured) FROM transfer_site", 0))
+		return;
+	note_captured(query, section);
+	note_unknown(query, section);
 }
 
 /* Returns the host time of all. */
@@ -133,12 +192,12 @@ static int64_t add_total(struct query *query, struct report *report)
 	if (!value[TOTAL_COUNT].number)
 		rows_text(&value[TOTAL_TEXT], "no copies, no memsets");
 	else
-		rows_format(&value[TOTAL_TEXT], "%s calls, %s, %s of host time (%s of the run)",
+		rows_format(&value[TOTAL_TEXT], "%s copies, %s, %s of host time (%s of the run)",
 			    format_count(count, value[TOTAL_COUNT].number),
 			    format_bytes(bytes, value[TOTAL_BYTES].number),
 			    format_duration(ns, value[TOTAL_NS].number),
 			    format_share(share, rows_share(value[TOTAL_NS].number, run)));
-	note_captured(query, section);
+	add_notes(query, section);
 	return value[TOTAL_NS].number;
 }
 
@@ -154,7 +213,7 @@ static void sum_way(struct query *query, const char *place, struct way *way)
 		       " COALESCE(sum(host_ns), 0),"
 		       " COALESCE(sum(bytes) FILTER (WHERE NOT is_async), 0),"
 		       " COALESCE(sum(host_ns) FILTER (WHERE NOT is_async), 0) FROM transfer_total"
-		       " WHERE kind IN ('H2D', 'D2H')"
+		       " WHERE kind IN ('H2D', 'D2H') AND NOT" IS_IN_GRAPH
 		       " AND CASE kind WHEN 'D2H' THEN target_kind ELSE source_kind END = ?");
 
 	memset(way, 0, sizeof(*way));

@@ -7,7 +7,7 @@
 static const char *const sql_of[STORE_ROW_COUNT] = {
 	[STORE_ROW_API] = "INSERT OR IGNORE INTO api VALUES (?, ?)",
 	[STORE_ROW_TRANSFER] = "INSERT INTO transfer_row VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-	[STORE_ROW_SITE] = "INSERT INTO transfer_site VALUES (?,?,?,?,?,?,?,?,?,?,?,NULL,?,?)",
+	[STORE_ROW_SITE] = "INSERT INTO transfer_site VALUES (?,?,?,?,?,?,?,?,?,?,?,NULL,?,?,?)",
 	[STORE_ROW_OPERATION] = "INSERT INTO operation VALUES (NULL,?,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_FAILURE] = "INSERT INTO failure VALUES (NULL,?,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_FLUSH] = "INSERT INTO flush VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?)",
@@ -91,6 +91,7 @@ void store_row_site(struct store_row *rows, uint32_t id, const struct store_row_
 	bind_id(statement, 11, site->caller);
 	bind_number(statement, 12, site->result);
 	bind_number(statement, 13, site->is_captured);
+	bind_number(statement, 14, site->copies);
 	store_step(rows->store, statement);
 }
 

@@ -38,6 +38,7 @@ struct store_row_site {
 	uint32_t process_id;
 	uint32_t source_device_id, target_device_id;
 	uint32_t context_id;
+	uint32_t copies; /* in one row */
 	uint16_t api; /* + 1 */
 	uint16_t result;
 	uint8_t kind; /* enum transfer_kind */
@@ -45,7 +46,7 @@ struct store_row_site {
 	uint8_t is_async;
 	uint8_t is_captured;
 	uint8_t has_source, has_target;
-	uint8_t reserved[5]; /* 0, so that two of them compare as bytes */
+	uint8_t reserved; /* 0, so that two of them compare as bytes */
 };
 
 struct store_row_transfer {
