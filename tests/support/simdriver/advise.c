@@ -101,6 +101,20 @@ CUresult advise_prefetch_batch(CUdeviceptr *dptrs, size_t *sizes, size_t count,
 	return error ? error : start_prefetch(stream);
 }
 
+/* The bytes may be anything afterwards; here they stay. */
+CUresult advise_discard_batch(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+			      unsigned long long flags, CUstream hStream)
+{
+	struct stream *stream;
+	CUresult error = prefetch_ready(hStream, &stream);
+
+	if (!error && (!dptrs || !sizes || !count || flags))
+		error = CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count && !error; i++)
+		error = check_range(dptrs[i], sizes[i]);
+	return error ? error : start_prefetch(stream);
+}
+
 CUresult advise_attach(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
 	struct block *block = registry_find((void *)dptr);

@@ -3,6 +3,7 @@
 #include "sim.h"
 #include "entries.h"
 #include "array.h"
+#include "share.h"
 
 static size_t element_bytes(CUarray_format format)
 {
@@ -51,6 +52,7 @@ static void set_layout(struct array *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 
 static void link_array(struct context *context, struct array *array)
 {
+	context = context_owner(context);
 	pthread_mutex_lock(&context->lock);
 	array->context = context;
 	array->next = context->arrays;
@@ -74,8 +76,20 @@ static void unlink_array(struct array *array)
 	pthread_mutex_unlock(&context->lock);
 }
 
+/* The next bytes of the file, if it has as many. */
+static char *map_source(struct context *context, struct array_source *from, size_t bytes)
+{
+	char *pages;
+
+	if (from->offset > from->end || bytes > from->end - from->offset)
+		return NULL;
+	pages = share_map(context->device, from->fd, from->offset, bytes);
+	from->offset += round_up(bytes, 4096);
+	return pages;
+}
+
 static CUresult make_array(struct context *context, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-			   struct array **out)
+			   struct array_source *from, struct array **out)
 {
 	CUresult error = check_descriptor(desc);
 	struct array *array;
@@ -86,7 +100,10 @@ static CUresult make_array(struct context *context, const CUDA_ARRAY3D_DESCRIPTO
 	if (!array)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	set_layout(array, desc);
-	if (config_may_allocate())
+	array->external = from != NULL;
+	if (from)
+		array->pages = map_source(context, from, array->bytes);
+	else if (config_may_allocate())
 		array->pages = space_take_pages(context->device, array->bytes);
 	if (!array->pages) {
 		handle_give(OBJECT_ARRAY, array);
@@ -102,7 +119,10 @@ static void end_array(struct array *array)
 {
 	unlink_array(array);
 	handle_kill(array);
-	space_give_pages(array->context->device, array->pages, array->bytes);
+	if (array->external)
+		share_unmap(array->context->device, array->pages, array->bytes);
+	else
+		space_give_pages(array->context->device, array->pages, array->bytes);
 	handle_give(OBJECT_ARRAY, array);
 }
 
@@ -141,7 +161,7 @@ CUresult array_create_3d(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAlloc
 
 	if (!pHandle)
 		return CUDA_ERROR_INVALID_VALUE;
-	error = make_array(context_current(), pAllocateArray, &array);
+	error = make_array(context_current(), pAllocateArray, NULL, &array);
 	if (!error)
 		*pHandle = (CUarray)array;
 	return error;
@@ -256,7 +276,7 @@ static size_t halved(size_t n, unsigned level)
 }
 
 static CUresult make_levels(struct mipmap *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-			    unsigned count)
+			    unsigned count, struct array_source *from)
 {
 	CUresult error = CUDA_SUCCESS;
 
@@ -266,7 +286,7 @@ static CUresult make_levels(struct mipmap *mipmap, const CUDA_ARRAY3D_DESCRIPTOR
 		level.Width = halved(desc->Width, i);
 		level.Height = halved(desc->Height, i);
 		level.Depth = halved(desc->Depth, i);
-		error = make_array(mipmap->context, &level, &mipmap->levels[i]);
+		error = make_array(mipmap->context, &level, from, &mipmap->levels[i]);
 		if (error)
 			break;
 		mipmap->levels[i]->mipmap = mipmap;
@@ -275,33 +295,39 @@ static CUresult make_levels(struct mipmap *mipmap, const CUDA_ARRAY3D_DESCRIPTOR
 	return error;
 }
 
-CUresult array_create_mipmap(CUmipmappedArray *pHandle,
-			     const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
-			     unsigned int numMipmapLevels)
+CUresult array_make_mipmap(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *desc,
+			   unsigned count, struct array_source *from)
 {
-	struct context *context = context_current();
+	struct context *context = context_owner(context_current());
 	struct mipmap *mipmap;
-	CUresult error = check_descriptor(pMipmappedArrayDesc);
+	CUresult error = check_descriptor(desc);
 
-	if (error || !pHandle || !numMipmapLevels || numMipmapLevels > MIPMAP_LEVELS_MAX)
+	if (error || !pHandle || !count || count > MIPMAP_LEVELS_MAX)
 		return error ? error : CUDA_ERROR_INVALID_VALUE;
 	mipmap = handle_new(OBJECT_MIPMAP);
 	if (!mipmap)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	mipmap->context = context;
-	mipmap->desc = *pMipmappedArrayDesc;
+	mipmap->desc = *desc;
 	pthread_mutex_lock(&context->lock);
 	mipmap->next = context->mipmaps;
 	if (mipmap->next)
 		mipmap->next->prev = mipmap;
 	context->mipmaps = mipmap;
 	pthread_mutex_unlock(&context->lock);
-	error = make_levels(mipmap, pMipmappedArrayDesc, numMipmapLevels);
+	error = make_levels(mipmap, desc, count, from);
 	if (error)
 		end_mipmap(mipmap);
 	else
 		*pHandle = (CUmipmappedArray)mipmap;
 	return error;
+}
+
+CUresult array_create_mipmap(CUmipmappedArray *pHandle,
+			     const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+			     unsigned int numMipmapLevels)
+{
+	return array_make_mipmap(pHandle, pMipmappedArrayDesc, numMipmapLevels, NULL);
 }
 
 static CUresult find_mipmap(CUmipmappedArray handle, struct mipmap **mipmap)

@@ -16,4 +16,23 @@ struct mipmap {
 	struct mipmap *next, *prev;
 };
 
+/* Where the bytes of levels are, if not on the device itself: in a file, up to `end`. */
+struct array_source {
+	int fd;
+	size_t offset, end;
+};
+
+/* `from` NULL: memory of the device. */
+CUresult array_make_mipmap(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc,
+			   unsigned count, struct array_source *from);
+
+/* A texture object or a surface object. */
+struct texture {
+	struct object object;
+	CUDA_RESOURCE_DESC resource;
+	CUDA_TEXTURE_DESC sampling;
+	CUDA_RESOURCE_VIEW_DESC view;
+	bool has_view, surface;
+};
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "sim.h"
 #include "entries.h"
+#include "own.h"
 
 static const struct { CUlimit limit; size_t value; } default_limits[] = {
 	{CU_LIMIT_STACK_SIZE, 1024},
@@ -32,6 +33,7 @@ static CUresult open_streams(struct context *context)
 /* Brings a context to life, in place: a primary context keeps its handle. */
 static CUresult start(struct context *context, struct device *device, unsigned flags)
 {
+	const size_t bytes = context->parent ? 0 : settings.context_bytes;
 	CUresult error;
 
 	context->device = device;
@@ -43,14 +45,25 @@ static CUresult start(struct context *context, struct device *device, unsigned f
 	atomic_store(&context->own, 0);
 	for (size_t i = 0; i < sizeof(default_limits) / sizeof(default_limits[0]); i++)
 		context->limits[default_limits[i].limit] = default_limits[i].value;
-	if (!device_charge(device, settings.context_bytes))
+	if (!device_charge(device, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	error = open_streams(context);
 	if (error)
-		device_discharge(device, settings.context_bytes);
+		device_discharge(device, bytes);
 	else
 		atomic_store(&context->alive, true);
 	return error;
+}
+
+static struct context *new_place(void)
+{
+	struct context *context = handle_new(OBJECT_CONTEXT);
+
+	if (!context)
+		return NULL;
+	pthread_mutex_init(&context->api, NULL);
+	pthread_mutex_init(&context->lock, NULL);
+	return context;
 }
 
 CUresult context_new(struct device *device, unsigned flags, bool primary, struct context **out)
@@ -59,11 +72,9 @@ CUresult context_new(struct device *device, unsigned flags, bool primary, struct
 	CUresult error;
 
 	if (!context) {
-		context = handle_new(OBJECT_CONTEXT);
+		context = new_place();
 		if (!context)
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		pthread_mutex_init(&context->api, NULL);
-		pthread_mutex_init(&context->lock, NULL);
 		context->primary = primary;
 	}
 	error = start(context, device, flags);
@@ -74,30 +85,45 @@ CUresult context_new(struct device *device, unsigned flags, bool primary, struct
 
 /* ------------------------------------------------------------------ waiting */
 
-/* Every stream with unfinished work, and how far it must get. */
-static struct ticket *list_busy(struct context *context, unsigned *count)
-{
-	struct ticket *tickets = NULL;
-	unsigned room = 0;
+struct busy {
+	struct ticket *tickets;
+	unsigned count, room;
+};
 
-	*count = 0;
+static void add_busy(struct busy *busy, struct stream *stream, uint64_t seq)
+{
+	if (busy->count == busy->room) {
+		busy->room = busy->room ? busy->room * 2 : 16;
+		busy->tickets = realloc(busy->tickets, busy->room * sizeof(*busy->tickets));
+		if (!busy->tickets)
+			config_die("no memory to wait for a context");
+	}
+	handle_retain(stream);
+	busy->tickets[busy->count++] = (struct ticket){stream, seq};
+}
+
+static void add_streams(struct busy *busy, struct context *context)
+{
 	pthread_mutex_lock(&context->lock);
 	for (struct stream *stream = context->streams; stream; stream = stream->next) {
 		uint64_t seq = atomic_load(&stream->submitted);
 
-		if (queue_passed(stream, seq))
-			continue;
-		if (*count == room) {
-			room = room ? room * 2 : 16;
-			tickets = realloc(tickets, room * sizeof(*tickets));
-			if (!tickets)
-				config_die("no memory to wait for a context");
-		}
-		handle_retain(stream);
-		tickets[(*count)++] = (struct ticket){stream, seq};
+		if (!queue_passed(stream, seq))
+			add_busy(busy, stream, seq);
 	}
+	for (struct context *view = context->views; view; view = view->next_view)
+		add_streams(busy, view);
 	pthread_mutex_unlock(&context->lock);
-	return tickets;
+}
+
+/* Every stream with unfinished work, and how far it must get; views belong to it. */
+static struct ticket *list_busy(struct context *context, unsigned *count)
+{
+	struct busy busy = {0};
+
+	add_streams(&busy, context);
+	*count = busy.count;
+	return busy.tickets;
 }
 
 void context_wait_idle(struct context *context)
@@ -127,8 +153,10 @@ void context_stand_behind(struct context *context, struct op *op)
 
 void context_pass_gate(struct context *context)
 {
-	pthread_mutex_lock(&context->api);
-	pthread_mutex_unlock(&context->api);
+	pthread_mutex_t *gate = &context_owner(context)->api;
+
+	pthread_mutex_lock(gate);
+	pthread_mutex_unlock(gate);
 }
 
 /* The first stream with blocks to give back, referenced. */
@@ -192,6 +220,8 @@ static void wait_for_workers(struct context *context)
 
 void context_end(struct context *context)
 {
+	while (context->views)
+		context_end_view(context->views);
 	atomic_store(&context->alive, false);
 	atomic_store(&context->error, 0);
 	if (!context->primary)
@@ -215,8 +245,54 @@ void context_end(struct context *context)
 	device_discharge(context->device, settings.context_bytes);
 }
 
+/* ------------------------------------------------------------------ views of green ones */
+
+CUresult context_new_view(struct context *parent, struct context **out)
+{
+	struct context *view = new_place();
+	CUresult error;
+
+	if (!view)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	view->parent = parent;
+	error = start(view, parent->device, parent->flags);
+	if (error) {
+		handle_give(OBJECT_CONTEXT, view);
+		return error;
+	}
+	pthread_mutex_lock(&parent->lock);
+	view->next_view = parent->views;
+	parent->views = view;
+	pthread_mutex_unlock(&parent->lock);
+	*out = view;
+	return CUDA_SUCCESS;
+}
+
+static void unlink_view(struct context *view)
+{
+	struct context *parent = view->parent, **place;
+
+	pthread_mutex_lock(&parent->lock);
+	place = &parent->views;
+	while (*place && *place != view)
+		place = &(*place)->next_view;
+	if (*place)
+		*place = view->next_view;
+	pthread_mutex_unlock(&parent->lock);
+}
+
+/* Not given back: streams that the client left may still name it. */
+void context_end_view(struct context *view)
+{
+	atomic_store(&view->alive, false);
+	context_wait_idle(view);
+	unlink_view(view);
+	own_end(view);
+}
+
 void context_add_block(struct context *context, struct block *block)
 {
+	context = context_owner(context);
 	pthread_mutex_lock(&context->lock);
 	block->context = context;
 	block->prev = NULL;
@@ -427,7 +503,7 @@ static CUresult check_event(struct context *context, CUevent handle)
 
 	if (!error)
 		error = handle_check(OBJECT_EVENT, handle);
-	if (!error && ((struct event *)handle)->context != context)
+	if (!error && ((struct event *)handle)->context != context_owner(context))
 		error = CUDA_ERROR_INVALID_HANDLE;
 	return error ? error : capture_check_context(context);
 }

@@ -334,6 +334,7 @@ static int attribute_value(const struct device *device, CUdevice_attribute attri
 		return settings.managed != 0;
 	case A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED):
 	case A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED):
+	case A(MULTICAST_SUPPORTED):
 		return settings.vmm;
 	case A(MEMORY_POOLS_SUPPORTED):
 	case A(MEMPOOL_SUPPORTED_HANDLE_TYPES):

@@ -5,6 +5,7 @@
 
 static void link_event(struct context *context, struct event *event)
 {
+	context = context_owner(context);
 	pthread_mutex_lock(&context->lock);
 	event->context = context;
 	event->next = context->events;
@@ -147,7 +148,7 @@ CUresult event_record(CUevent hEvent, CUstream hStream)
 		error = stream_find(hStream, &stream);
 	if (error)
 		return error;
-	if (event->context != stream->context)
+	if (event->context != context_owner(stream->context))
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (capture_takes_record(stream, event, &error))
 		return error;

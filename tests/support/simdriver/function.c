@@ -217,3 +217,66 @@ CUresult function_occupancy_flags(int *numBlocks, CUfunction func, int blockSize
 	*numBlocks = 2048 / blockSize < 32 ? 2048 / blockSize : 32;
 	return CUDA_SUCCESS;
 }
+
+CUresult function_best_block_flags(int *minGridSize, int *blockSize, CUfunction func,
+				   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+				   size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
+{
+	int size = blockSizeLimit > 0 && blockSizeLimit < 1024 ? blockSizeLimit : 1024, blocks;
+	CUresult error;
+
+	if (!minGridSize || !blockSize)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (blockSizeToDynamicSMemSize)
+		dynamicSMemSize = blockSizeToDynamicSMemSize(size);
+	error = function_occupancy_flags(&blocks, func, size, dynamicSMemSize, flags);
+	if (error)
+		return error;
+	*minGridSize = blocks * DEVICE_PROCESSORS;
+	*blockSize = size;
+	return CUDA_SUCCESS;
+}
+
+CUresult function_best_block(int *minGridSize, int *blockSize, CUfunction func,
+			     CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+			     size_t dynamicSMemSize, int blockSizeLimit)
+{
+	return function_best_block_flags(minGridSize, blockSize, func,
+					 blockSizeToDynamicSMemSize, dynamicSMemSize,
+					 blockSizeLimit, 0);
+}
+
+/* What is left of a processor's shared memory when the blocks divide it. */
+CUresult function_available(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
+{
+	struct function *function;
+	CUresult error = find(func, &function);
+
+	if (error)
+		return error;
+	if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0 || blockSize > 1024)
+		return CUDA_ERROR_INVALID_VALUE;
+	*dynamicSmemSize = 233472 / (size_t)numBlocks - 1024;
+	return CUDA_SUCCESS;
+}
+
+CUresult function_cluster_size(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+{
+	struct function *function;
+	CUresult error = find(func, &function);
+
+	if (!error && (!clusterSize || !config))
+		error = CUDA_ERROR_INVALID_VALUE;
+	if (!error)
+		*clusterSize = 8;
+	return error;
+}
+
+CUresult function_clusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
+{
+	CUresult error = function_cluster_size(numClusters, func, config);
+
+	if (!error)
+		*numClusters = DEVICE_PROCESSORS / *numClusters;
+	return error;
+}

@@ -3,7 +3,7 @@
 #ifndef SIM_GRAPH_H
 #define SIM_GRAPH_H
 
-#include "sim.h"
+#include "own.h"
 
 union node_params {
 	CUDA_MEMCPY3D copy;

@@ -8,7 +8,9 @@
 
 #include "sim.h"
 #include "array.h"
+#include "external.h"
 #include "graph.h"
+#include "green.h"
 #include "module.h"
 #include "vmm.h"
 
@@ -42,6 +44,12 @@ static struct arena arenas[OBJECT_KINDS] = {
 	[OBJECT_NODE] = { ARENA(struct graph_node, "graph node") },
 	[OBJECT_EXEC] = { ARENA(struct exec, "executable graph"), .finish = exec_finish },
 	[OBJECT_USER] = { ARENA(struct user_object, "user object") },
+	[OBJECT_EXTERNAL_MEMORY] = { ARENA(struct external_memory, "external memory") },
+	[OBJECT_EXTERNAL_SEMAPHORE] = { ARENA(struct external_semaphore, "external semaphore") },
+	[OBJECT_GREEN] = { ARENA(struct green, "green context") },
+	[OBJECT_RESOURCES] = { ARENA(struct resources, "resource descriptor") },
+	[OBJECT_LINKER] = { ARENA(struct linker, "link state") },
+	[OBJECT_TEXTURE] = { ARENA(struct texture, "texture or surface object") },
 };
 
 static size_t power_above(size_t n)

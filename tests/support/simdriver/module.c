@@ -206,7 +206,7 @@ CUresult module_find_variable(struct module *module, const char *name, bool mana
 	pthread_mutex_lock(&module->lock);
 	variable = module->variables;
 	while (variable && (strcmp(variable->name, name) != 0 ||
-			    variable->block->context != context_current()))
+			    variable->block->context != context_owner(context_current())))
 		variable = variable->next;
 	if (!variable)
 		variable = add_variable(module, name, managed);
@@ -240,7 +240,7 @@ CUresult module_load(CUmodule *module, const void *image)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* Measured: loading waits for all running work of the context. */
 	context_wait_idle(context_current());
-	error = module_new(context_current(), &made);
+	error = module_new(context_owner(context_current()), &made);
 	if (!error)
 		*module = (CUmodule)made;
 	return error;

@@ -3,7 +3,7 @@
 #ifndef SIM_MODULE_H
 #define SIM_MODULE_H
 
-#include "sim.h"
+#include "own.h"
 
 enum { FUNCTION_ATTRIBUTES = 32 };
 
@@ -54,5 +54,17 @@ CUresult module_find_variable(struct module *module, const char *name, bool mana
 CUresult module_list(struct module *module, struct function **list, unsigned room);
 
 void function_finish(void *function);
+
+enum { LINKER_OPTIONS = 64 };
+
+/* cuLinkCreate; the client keeps the values, not the list of options. */
+struct linker {
+	struct object object;
+	unsigned option_count, inputs;
+	CUjit_option options[LINKER_OPTIONS];
+	void **values;
+	bool complete;
+	char image[64];
+};
 
 #endif

@@ -71,6 +71,7 @@ CUresult own_load_module(struct module *module, struct context *context)
 
 	if (settings.lazy || !settings.module_bytes || !context)
 		return error;
+	context = context_owner(context);
 	pthread_mutex_lock(&module->lock);
 	if (!code_of(module, context)->bytes)
 		error = own_owe(code_of(module, context), context, settings.module_bytes);
@@ -105,6 +106,7 @@ CUresult own_load_function(struct function *function, struct context *context)
 {
 	if (!context)
 		return CUDA_SUCCESS;
+	context = context_owner(context);
 	if (!settings.lazy)
 		return own_load_module(function->module, context);
 	return own_is_loaded(function, context) ? CUDA_SUCCESS : load_lazily(function, context);

@@ -2,6 +2,7 @@
 /* What a context says of itself, and its settings. */
 #include "sim.h"
 #include "entries.h"
+#include "own.h"
 
 static CUresult find(CUcontext ctx, struct context **context)
 {

@@ -68,6 +68,12 @@ enum object_kind {
 	OBJECT_NODE,
 	OBJECT_EXEC,
 	OBJECT_USER,
+	OBJECT_EXTERNAL_MEMORY,
+	OBJECT_EXTERNAL_SEMAPHORE,
+	OBJECT_GREEN,
+	OBJECT_RESOURCES,
+	OBJECT_LINKER,
+	OBJECT_TEXTURE,
 	OBJECT_KINDS,
 };
 
@@ -321,6 +327,7 @@ static inline char *block_alias(const struct block *block, const void *address)
 /* ------------------------------------------------------------------ context.c */
 
 struct op;
+struct green;
 
 struct context {
 	struct object object;
@@ -355,7 +362,17 @@ struct context {
 	struct module *modules;
 	struct ticket *waits;	/* cuCtxWaitEvent: new streams start behind these */
 	unsigned wait_count;
+
+	struct green *green;	/* it is the view of this one, */
+	struct context *parent;	/* and what is made in it belongs to this */
+	struct context *views, *next_view;
 };
+
+/* Whose memory, modules and events they are that are made in the context. */
+static inline struct context *context_owner(struct context *context)
+{
+	return context->parent ? context->parent : context;
+}
 
 /* The current context; entry_check has seen that it is there and alive. */
 static inline struct context *context_current(void)
@@ -367,6 +384,9 @@ CUresult context_new(struct device *device, unsigned flags, bool primary, struct
 /* Ends everything that belongs to it; the handle stays known as destroyed. */
 void context_end(struct context *context);
 CUresult context_check(CUcontext handle);
+/* Of a green context, with streams alone. */
+CUresult context_new_view(struct context *parent, struct context **out);
+void context_end_view(struct context *view);
 /* 0, or why the context cannot be used. */
 CUresult context_usable(struct context *context);
 /* Stands behind a cuMemFree that waits in another thread. */
@@ -476,6 +496,8 @@ static inline CUstream stream_or(CUstream stream, CUstream otherwise)
 
 CUresult stream_find(CUstream handle, struct stream **stream);
 CUresult stream_new(struct context *context, unsigned flags, int priority, struct stream **out);
+/* As the client asks for it. */
+CUresult stream_create_in(struct context *context, CUstream *out, unsigned flags, int priority);
 /* Queues the op (copied) and its waits; the op's resources pass to the stream. */
 CUresult queue_submit(struct stream *stream, struct op *op, uint64_t *seq);
 /* The same, and returns when it is done; runs it here when the stream is idle. */
@@ -653,6 +675,7 @@ struct array {
 	char *bytes_at;
 	char *pages;		/* device address of the footprint */
 	struct mipmap *mipmap;	/* a level: lives with it */
+	bool external;
 	struct array *next, *prev;
 };
 
@@ -662,32 +685,6 @@ void array_end_all(struct context *context);
 
 /* Whether work of the context may touch the block itself. */
 bool peer_reaches(const struct block *block, const struct context *context);
-
-/* ------------------------------------------------------------------ own.c */
-
-struct module;
-struct function;
-
-/* What something took in a context, as long as that lives. */
-struct owed {
-	struct context *context;
-	uint64_t context_id;
-	size_t bytes;
-};
-
-CUresult own_owe(struct owed *owed, struct context *context, size_t bytes);
-void own_repay(struct owed *owed);
-/* Bytes of the driver's own in a context; the error is out of memory. */
-CUresult own_take(struct context *context, size_t bytes);
-void own_give(struct context *context, size_t bytes);
-/* With the context all of that goes. */
-void own_end(struct context *context);
-/* The code of a module, or with SIMCUDA_LAZY of one function; context NULL: not yet. */
-CUresult own_load_module(struct module *module, struct context *context);
-CUresult own_load_function(struct function *function, struct context *context);
-bool own_is_loaded(struct function *function, const struct context *context);
-void own_unload_module(struct module *module);
-CUresult own_set_limit(struct context *context, CUlimit limit, size_t value);
 
 /* ------------------------------------------------------------------ module.c */
 

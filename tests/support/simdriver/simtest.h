@@ -43,6 +43,8 @@ Suite *suite_capture(void);
 Suite *suite_graph(void);
 Suite *suite_ledger(void);
 Suite *suite_lookup(void);
+Suite *suite_external(void);
+Suite *suite_green(void);
 Suite *suite_peer(void);
 Suite *suite_share(void);
 Suite *suite_setting(void);

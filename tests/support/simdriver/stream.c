@@ -2,6 +2,7 @@
 /* Streams as handles: create, destroy, query, wait, and what they say of themselves. */
 #include "sim.h"
 #include "entries.h"
+#include "own.h"
 
 void stream_unlink(struct stream *stream)
 {
@@ -156,7 +157,7 @@ CUresult stream_find(CUstream handle, struct stream **stream)
 
 /* ------------------------------------------------------------------ create and destroy */
 
-CUresult stream_create_priority(CUstream *phStream, unsigned int flags, int priority)
+CUresult stream_create_in(struct context *context, CUstream *phStream, unsigned flags, int priority)
 {
 	struct stream *stream;
 	CUresult error;
@@ -164,17 +165,22 @@ CUresult stream_create_priority(CUstream *phStream, unsigned int flags, int prio
 	if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
 		return CUDA_ERROR_INVALID_VALUE;
 	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
-	error = own_take(context_current(), settings.stream_bytes);
+	error = own_take(context, settings.stream_bytes);
 	if (error)
 		return error;
-	error = stream_new(context_current(), flags, priority, &stream);
+	error = stream_new(context, flags, priority, &stream);
 	if (error) {
-		own_give(context_current(), settings.stream_bytes);
+		own_give(context, settings.stream_bytes);
 		return error;
 	}
 	stream->charged = true;
 	*phStream = (CUstream)stream;
 	return CUDA_SUCCESS;
+}
+
+CUresult stream_create_priority(CUstream *phStream, unsigned int flags, int priority)
+{
+	return stream_create_in(context_current(), phStream, flags, priority);
 }
 
 CUresult stream_create(CUstream *phStream, unsigned int Flags)
@@ -342,7 +348,7 @@ CUresult stream_context(CUstream hStream, CUcontext *pctx)
 	if (!error && !pctx)
 		error = CUDA_ERROR_INVALID_VALUE;
 	if (!error)
-		*pctx = (CUcontext)stream->context;
+		*pctx = (CUcontext)context_owner(stream->context);
 	return error;
 }
 
@@ -350,9 +356,7 @@ CUresult stream_context_green(CUstream hStream, CUcontext *pctx, CUgreenCtx *pGr
 {
 	CUresult error = stream_context(hStream, pctx);
 
-	if (!error && pGreenCtx)
-		*pGreenCtx = NULL;
-	return error;
+	return error || !pGreenCtx ? error : green_of_stream(hStream, pGreenCtx);
 }
 
 CUresult stream_device(CUstream hStream, CUdevice *device)

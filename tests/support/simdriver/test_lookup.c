@@ -161,10 +161,10 @@ END_TEST
 
 START_TEST(what_is_not_simulated_says_so)
 {
-	CUtexObject texture;
+	int thread;
 
 	ck_cu(cuInit(0));
-	ck_cu_is(cuTexObjectCreate(&texture, NULL, NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
+	ck_cu_is(cuCheckpointProcessGetRestoreThreadId(1, &thread), CUDA_ERROR_NOT_SUPPORTED);
 }
 END_TEST
 

@@ -59,6 +59,8 @@ int main(void)
 	srunner_add_suite(runner, suite_graph());
 	srunner_add_suite(runner, suite_ledger());
 	srunner_add_suite(runner, suite_lookup());
+	srunner_add_suite(runner, suite_external());
+	srunner_add_suite(runner, suite_green());
 	srunner_add_suite(runner, suite_peer());
 	srunner_add_suite(runner, suite_share());
 	srunner_add_suite(runner, suite_setting());

@@ -114,6 +114,58 @@ START_TEST(an_exported_descriptor_imports_the_same_memory)
 }
 END_TEST
 
+START_TEST(a_multicast_object_holds_what_is_bound_to_it)
+{
+	CUmulticastObjectProp team = {.numDevices = 1, .size = 4 * MIB};
+	CUmemGenericAllocationHandle object, handle;
+	size_t before = bench_free_bytes(), step;
+	CUdeviceptr range;
+
+	ck_cu(cuMulticastGetGranularity(&step, &team, CU_MULTICAST_GRANULARITY_MINIMUM));
+	ck_assert_uint_eq(4 * MIB % step, 0);
+	ck_cu(cuMulticastCreate(&object, &team));
+	ck_assert_uint_eq(bench_free_bytes(), before);
+	ck_cu(cuMulticastAddDevice(object, b.device));
+	ck_cu_is(cuMulticastAddDevice(object, b.device), CUDA_ERROR_INVALID_VALUE);
+	ck_cu(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+	ck_cu_is(cuMulticastBindMem(object, 4 * MIB, handle, 0, 2 * MIB, 0),
+		 CUDA_ERROR_INVALID_VALUE);
+	ck_cu(cuMulticastBindMem(object, 2 * MIB, handle, 0, 2 * MIB, 0));
+	ck_cu(cuMemRelease(handle));
+	ck_assert_uint_eq(before - bench_free_bytes(), 2 * MIB);
+	ck_cu(cuMulticastUnbind(object, b.device, 2 * MIB, 2 * MIB));
+	ck_assert_uint_eq(bench_free_bytes(), before);
+	ck_cu_is(cuMulticastUnbind(object, b.device, 2 * MIB, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
+	/* Bound by its address, and let go of with the object. */
+	ck_cu(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+	ck_cu(cuMemAddressReserve(&range, 2 * MIB, 0, 0, 0));
+	ck_cu(cuMemMap(range, 2 * MIB, 0, handle, 0));
+	ck_cu(cuMulticastBindAddr(object, 0, range, 2 * MIB, 0));
+	ck_cu(cuMemUnmap(range, 2 * MIB));
+	ck_cu(cuMemRelease(handle));
+	ck_assert_uint_eq(before - bench_free_bytes(), 2 * MIB);
+	ck_cu(cuMemRelease(object));
+	ck_assert_uint_eq(bench_free_bytes(), before);
+}
+END_TEST
+
+START_TEST(a_multicast_object_is_mapped_like_memory)
+{
+	CUmulticastObjectProp team = {.numDevices = 1, .size = 2 * MIB};
+	CUmemGenericAllocationHandle object;
+	CUdeviceptr range;
+
+	ck_cu(cuMulticastCreate(&object, &team));
+	ck_cu(cuMulticastAddDevice(object, b.device));
+	ck_cu(cuMemAddressReserve(&range, 2 * MIB, 0, 0, 0));
+	ck_cu(cuMemMap(range, 2 * MIB, 0, object, 0));
+	ck_cu(cuMemSetAccess(range, 2 * MIB, &access_desc, 1));
+	ck_cu(cuMemsetD32(range, 1, 1));
+	ck_cu(cuMemUnmap(range, 2 * MIB));
+	ck_cu(cuMemRelease(object));
+}
+END_TEST
+
 START_TEST(the_mappings_survive_their_context)
 {
 	CUmemGenericAllocationHandle handle;
@@ -137,6 +189,8 @@ Suite *suite_mapping(void)
 	tcase_add_test(tcase, copies_run_across_neighbouring_mappings);
 	tcase_add_test(tcase, memory_mapped_twice_is_the_same_memory);
 	tcase_add_test(tcase, an_exported_descriptor_imports_the_same_memory);
+	tcase_add_test(tcase, a_multicast_object_holds_what_is_bound_to_it);
+	tcase_add_test(tcase, a_multicast_object_is_mapped_like_memory);
 	tcase_add_test(tcase, the_mappings_survive_their_context);
 	suite_add_tcase(suite, tcase);
 	return suite;

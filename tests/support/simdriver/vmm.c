@@ -26,6 +26,16 @@ struct reservation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct reservation *reservations;
 
+void vmm_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void vmm_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
 static struct reservation *find_reservation(const char *address, size_t bytes)
 {
 	struct reservation *found = reservations;
@@ -149,7 +159,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop, struct device **devi
 	return device_find(prop->location.id, device);
 }
 
-static struct memory *new_memory(struct device *device, int fd, size_t bytes)
+struct memory *vmm_new(struct device *device, int fd, size_t bytes)
 {
 	struct memory *memory = handle_new(OBJECT_MEMORY);
 
@@ -178,7 +188,7 @@ CUresult vmm_create(CUmemGenericAllocationHandle *handle, size_t size,
 	if (!config_may_allocate() || !device_charge(device, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	fd = share_new_file("memory", device->index, size);
-	memory = fd >= 0 ? new_memory(device, fd, size) : NULL;
+	memory = fd >= 0 ? vmm_new(device, fd, size) : NULL;
 	if (!memory) {
 		if (fd >= 0)
 			close(fd);
@@ -196,12 +206,20 @@ static void drop_if_unused(struct memory *memory)
 	if (memory->handles || memory->mappings)
 		return;
 	close(memory->fd);
-	if (!memory->imported)
+	if (memory->team)
+		multicast_end(memory->team);
+	else if (!memory->imported)
 		device_discharge(memory->device, memory->bytes);
 	handle_give(OBJECT_MEMORY, memory);
 }
 
-static CUresult find_memory(CUmemGenericAllocationHandle handle, struct memory **memory)
+void vmm_drop_mapping(struct memory *memory)
+{
+	memory->mappings--;
+	drop_if_unused(memory);
+}
+
+CUresult vmm_find(CUmemGenericAllocationHandle handle, struct memory **memory)
 {
 	CUresult error;
 
@@ -213,7 +231,7 @@ static CUresult find_memory(CUmemGenericAllocationHandle handle, struct memory *
 CUresult vmm_release(CUmemGenericAllocationHandle handle)
 {
 	struct memory *memory;
-	CUresult error = find_memory(handle, &memory);
+	CUresult error = vmm_find(handle, &memory);
 
 	if (error)
 		return error;
@@ -244,7 +262,7 @@ CUresult vmm_retain(CUmemGenericAllocationHandle *handle, void *addr)
 CUresult vmm_properties(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
 	struct memory *memory;
-	CUresult error = find_memory(handle, &memory);
+	CUresult error = vmm_find(handle, &memory);
 
 	if (!error && !prop)
 		error = CUDA_ERROR_INVALID_VALUE;
@@ -303,13 +321,15 @@ CUresult vmm_map(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloca
 {
 	struct reservation *in;
 	struct memory *memory;
-	CUresult error = find_memory(handle, &memory);
+	CUresult error = vmm_find(handle, &memory);
 
 	if (error)
 		return error;
 	/* An offset other than 0 is not allowed today. */
 	if (!is_whole(size) || ptr % PAGE_BYTES || offset || flags || size != memory->bytes)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (memory->team)
+		multicast_wait(memory->team);
 	pthread_mutex_lock(&lock);
 	in = find_reservation((char *)ptr, size);
 	if (!in || registry_overlaps((char *)ptr, size))
@@ -327,8 +347,7 @@ static void unmap(struct reservation *in, struct block *block)
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	registry_remove(block);
 	in->mappings--;
-	block->memory->mappings--;
-	drop_if_unused(block->memory);
+	vmm_drop_mapping(block->memory);
 	handle_give(OBJECT_BLOCK, block);
 }
 
@@ -416,7 +435,7 @@ CUresult vmm_export(void *shareableHandle, CUmemGenericAllocationHandle handle,
 		    CUmemAllocationHandleType handleType, unsigned long long flags)
 {
 	struct memory *memory;
-	CUresult error = find_memory(handle, &memory);
+	CUresult error = vmm_find(handle, &memory);
 	int fd;
 
 	if (error || !shareableHandle || flags)
@@ -445,7 +464,7 @@ CUresult vmm_import(CUmemGenericAllocationHandle *handle, void *osHandle,
 	if (fd < 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	memory = share_is_file(fd, "memory", &device) && fstat(fd, &status) == 0 ?
-		 new_memory(device_at(device), fd, (size_t)status.st_size) : NULL;
+		 vmm_new(device_at(device), fd, (size_t)status.st_size) : NULL;
 	if (!memory) {
 		close(fd);
 		return CUDA_ERROR_INVALID_VALUE;
