@@ -97,7 +97,7 @@ uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint3
 	return peak->series_count++;
 }
 
-/* Points see all changes of their moment; the end of a process comes last of all. */
+/* Points see all changes of their moment; ends come last of all. */
 static uint32_t turn(const struct ingest_peak_change *change)
 {
 	return change->what < INGEST_PEAK_POINT ? 0 : change->what;
@@ -324,7 +324,7 @@ static void apply(struct ingest_peak *peak, struct ingest_peak_change change)
 
 	if (change.at_ns > peak->applied_ns)
 		peak->applied_ns = change.at_ns;
-	if (change.what == INGEST_PEAK_POINT) {
+	if (change.what == INGEST_PEAK_POINT || change.what == INGEST_PEAK_AFTER) {
 		peak->show(peak->viewer, change.point, change.at_ns);
 		return;
 	}
@@ -346,7 +346,7 @@ static void apply(struct ingest_peak *peak, struct ingest_peak_change change)
 
 static void add(struct ingest_peak *peak, struct ingest_peak_change change)
 {
-	if (change.at_ns < peak->applied_ns && change.what != INGEST_PEAK_END)
+	if (change.at_ns < peak->applied_ns && change.what < INGEST_PEAK_END)
 		peak->disordered++;
 	push(peak, change);
 }
@@ -369,11 +369,13 @@ void ingest_peak_block(struct ingest_peak *peak, uint32_t series, int64_t at_ns,
 					       .what = footprint->what });
 }
 
-void ingest_peak_point(struct ingest_peak *peak, void *point, int64_t at_ns)
+void ingest_peak_point(struct ingest_peak *peak, void *point, int64_t at_ns, bool is_end)
 {
-	add(peak, (struct ingest_peak_change){ .at_ns = at_ns,
-					       .point = point,
-					       .what = INGEST_PEAK_POINT });
+	add(peak, (struct ingest_peak_change){
+			  .at_ns = at_ns,
+			  .point = point,
+			  .what = is_end ? INGEST_PEAK_AFTER : INGEST_PEAK_POINT,
+		  });
 }
 
 /* The number of the first page, and above it how many follow. */

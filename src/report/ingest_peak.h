@@ -67,6 +67,7 @@ enum ingest_peak_what {
 	INGEST_PEAK_SMALL,  /* a change, and `rest` bytes that share pages, wherever they lie */
 	INGEST_PEAK_POINT,  /* `point` is somebody else's */
 	INGEST_PEAK_END,    /* the process has ended: all of it is gone */
+	INGEST_PEAK_AFTER,  /* a point behind all that */
 };
 
 struct ingest_peak_change {
@@ -126,8 +127,11 @@ void ingest_peak_block(struct ingest_peak *peak, uint32_t series, int64_t at_ns,
 struct ingest_peak_footprint ingest_peak_footprint(enum block_kind kind, uint64_t address,
 						   uint64_t bytes);
 
-/* peak->show() is called with `point` when all before `at_ns`, and of that moment, is in. */
-void ingest_peak_point(struct ingest_peak *peak, void *point, int64_t at_ns);
+/*
+ * peak->show() is called with `point` when all before `at_ns`, and of that moment, is
+ * in; of one that is an end, when all other points of that moment have been shown.
+ */
+void ingest_peak_point(struct ingest_peak *peak, void *point, int64_t at_ns, bool is_end);
 
 /* Both are one physical device, and `first_id` was there first: their use is one peak. */
 void ingest_peak_share(struct ingest_peak *peak, uint32_t device_id, uint32_t first_id);

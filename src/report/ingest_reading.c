@@ -141,10 +141,7 @@ static void show_reading(struct ingest_readings *readings, struct ingest_reading
 {
 	ingest_ledger_read(&readings->ledger, &reading->entry);
 	reading->is_shown = true;
-	if (readings->keeps_all)
-		keep(readings, reading, READING_KEPT_IMPORTANT);
-	else
-		decide(readings, reading);
+	decide(readings, reading);
 }
 
 /* As peak->show. */
@@ -189,7 +186,7 @@ struct ingest_reading *ingest_reading_push(struct ingest *ingest,
 	reading->entry = *entry;
 	reading->id = id ? id : ingest->readings.next_id++;
 	reading->is_stored = id != 0;
-	ingest_peak_point(&ingest->peak, reading, entry->at_ns);
+	ingest_peak_point(&ingest->peak, reading, entry->at_ns, false);
 	return reading;
 }
 
@@ -225,23 +222,23 @@ void ingest_reading(struct ingest_process *process, struct ingest_thread *thread
 	list(&process->ingest->readings, ingest_reading_push(process->ingest, &entry, 0));
 }
 
-static void push_point(struct ingest *ingest, enum ingest_point_what what, uint32_t id,
-		       int64_t at_ns)
+static void push_end(struct ingest *ingest, enum ingest_point_what what, uint32_t id,
+		     int64_t at_ns)
 {
 	struct ingest_point *point = ingest_table_memory(NULL, 1, sizeof(*point));
 
 	*point = (struct ingest_point){ .what = what, .id = id };
-	ingest_peak_point(&ingest->peak, point, at_ns);
+	ingest_peak_point(&ingest->peak, point, at_ns, true);
 }
 
 void ingest_reading_end_context(struct ingest *ingest, uint32_t context_id, int64_t at_ns)
 {
-	push_point(ingest, POINT_CONTEXT_END, context_id, at_ns);
+	push_end(ingest, POINT_CONTEXT_END, context_id, at_ns);
 }
 
 void ingest_reading_end_process(struct ingest *ingest, uint32_t process_id, int64_t at_ns)
 {
-	push_point(ingest, POINT_PROCESS_END, process_id, at_ns);
+	push_end(ingest, POINT_PROCESS_END, process_id, at_ns);
 }
 
 void ingest_reading_push_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
@@ -251,7 +248,7 @@ void ingest_reading_push_sample(struct ingest *ingest, const char *uuid, int64_t
 
 	*point = (struct ingest_point){ .what = POINT_SAMPLE, .free = free_bytes };
 	snprintf(point->uuid, sizeof(point->uuid), "%s", uuid);
-	ingest_peak_point(&ingest->peak, point, at_ns);
+	ingest_peak_point(&ingest->peak, point, at_ns, false);
 }
 
 void ingest_reading_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
@@ -303,7 +300,6 @@ void ingest_reading_rebuild(struct ingest *ingest)
 		return;
 	ingest_reading_save(ingest);
 	forget(&ingest->readings);
-	ingest->readings.keeps_all = true;
 	ingest_reading_start(ingest);
 	ingest_reading_load(ingest);
 }

@@ -49,7 +49,6 @@ struct ingest_readings {
 	uint32_t listed_count, listed_capacity;
 	uint64_t next_id;
 	bool is_final;	/* the rows are not to be made again: those of traces that are merged */
-	bool keeps_all; /* while sums are made again, from the rows that are there */
 	struct ingest_reading_sample *sample; /* by device, the newest */
 	uint32_t samples;
 	uint64_t next_sample;
@@ -76,7 +75,7 @@ void ingest_reading_save(struct ingest *ingest);
 
 /*
  * The sums are to be made again: the readings that have rows wait in the heap of
- * peaks for their turn, as if they had just come.
+ * peaks for their turn, as if they had just come; it is decided anew which are kept.
  */
 void ingest_reading_rebuild(struct ingest *ingest);
 

@@ -177,6 +177,13 @@ static void make_up_for_age(struct query *query)
 	if (!has_table(query, "finding"))
 		query_run(query, "CREATE TEMP TABLE finding(process_id, kind, api_id,"
 				 " allocation_id, address, at_ns, thread_id, context_id, caller)");
+	if (!has_table(query, "reading"))
+		query_run(query, "CREATE TEMP TABLE reading(id, process_id, device_id, at_ns, moment,"
+				 " free_bytes, total_bytes, held_bytes, pool_bytes, graph_bytes,"
+				 " context_bytes, code_bytes, driver_bytes, recorded_bytes,"
+				 " foreign_bytes);"
+				 "CREATE TEMP TABLE reading_kind(reading_id, kind, live_bytes,"
+				 " pending_bytes, held_bytes)");
 }
 
 static void make_allocation_totals(struct query *query)

@@ -276,3 +276,32 @@ struct record session_writer_finding(uint64_t start, uint64_t id, uint64_t addre
 		.aux = (uint16_t)kind,
 	};
 }
+
+struct record session_writer_reading(uint64_t at, enum reading_moment moment,
+				     enum reading_weighed weighed, uint64_t free_bytes,
+				     uint64_t total_bytes, uint64_t pools, uint64_t graphs)
+{
+	return (struct record){
+		.kind = RECORD_READING,
+		.flags = RECORD_BY_CUSTODY | RECORD_MORE,
+		.start = at,
+		.a = free_bytes,
+		.b = total_bytes,
+		.c = pools,
+		.stream = graphs,
+		.caller_context = UINT64_C(1) << RECORD_CALLER_BITS,
+		.aux = AUX_READING(0, moment, weighed),
+	};
+}
+
+struct record session_writer_context(uint64_t start, uint32_t number, uint64_t handle)
+{
+	return (struct record){
+		.kind = RECORD_CONTEXT,
+		.start = start,
+		.a = handle,
+		.c = 1,
+		.caller_context = (uint64_t)number << RECORD_CALLER_BITS,
+		.aux = 1,
+	};
+}

@@ -64,4 +64,15 @@ struct record session_writer_flush(uint64_t start, uint32_t duration, uint64_t c
 struct record session_writer_finding(uint64_t start, uint64_t id, uint64_t address,
 				     enum finding_kind kind);
 
+/*
+ * What the driver says at `at` of device 0, to a thread whose context is number 1.
+ * pools and graphs may be READING_UNKNOWN.
+ */
+struct record session_writer_reading(uint64_t at, enum reading_moment moment,
+				     enum reading_weighed weighed, uint64_t free_bytes,
+				     uint64_t total_bytes, uint64_t pools, uint64_t graphs);
+
+/* A context of device 0, first seen in a call that began at `start`. */
+struct record session_writer_context(uint64_t start, uint32_t number, uint64_t handle);
+
 #endif

@@ -282,6 +282,80 @@ START_TEST(collector_that_is_killed_knows_what_is_pending)
 }
 END_TEST
 
+#define MIB (UINT64_C(1) << 20)
+
+/*
+ * A context, then rounds of a block of 4 MiB that lives for eight of them, and now and
+ * then a load that makes the driver keep 2 MiB; what is in use is always explained.
+ */
+static void write_readings(uint64_t rounds)
+{
+	const uint64_t total = 1 << 20;
+	uint64_t used = 500, code = 0;
+
+	session_writer_put(&writer, 1, session_writer_context(2000, 1, 0x77));
+	session_writer_put(&writer, 1, session_writer_reading(2500, READING_AFTER, WEIGHED_CONTEXT,
+							      (total - used) * MIB, total * MIB, 0,
+							      0));
+	for (uint64_t i = 0; i < rounds; i++) {
+		uint64_t start = 3000 + i * 1000;
+		bool loads = i % (rounds / 50) == 0;
+		struct record alloc = session_writer_alloc(start, 10, i + 1, (i + 1) << 24,
+							   4 * MIB, BLOCK_DEVICE);
+
+		alloc.caller_context = UINT64_C(1) << RECORD_CALLER_BITS;
+		session_writer_put(&writer, 1, alloc);
+		used += 4;
+		if (i >= 8)
+			session_writer_put(&writer, 2, session_writer_free(start + 50, 10, i - 7));
+		used -= i >= 8 ? 4 : 0;
+		session_writer_put(&writer, 1,
+				   session_writer_reading(start + 100,
+							  loads ? READING_BEFORE : READING_QUIET,
+							  loads ? WEIGHED_CODE : WEIGHED_NOTHING,
+							  (total - used) * MIB, total * MIB, 0, 0));
+		if (!loads)
+			continue;
+		used += 2;
+		code += 2;
+		session_writer_put(&writer, 1,
+				   session_writer_reading(start + 200, READING_AFTER, WEIGHED_CODE,
+							  (total - used) * MIB, total * MIB, 0, 0));
+	}
+}
+
+START_TEST(collector_that_is_killed_goes_on_with_readings)
+{
+	enum { ROUNDS = 60000, KILLS = 8 };
+	int kills = 0;
+	int status;
+
+	session_writer_open(&writer, session, GONE, 0);
+	write_readings(ROUNDS);
+	session_writer_close(&writer);
+	do {
+		pid_t collector = start_collector();
+
+		if (kills++ < KILLS) {
+			sleep_us(20000 + kills * 20000);
+			kill(collector, SIGKILL);
+		}
+		status = await(collector);
+	} while (WIFSIGNALED(status) && has_session());
+	ck_assert_int_ge(ask("SELECT count(*) FROM reading"), 600);
+	ck_assert_int_le(ask("SELECT count(*) FROM reading"), 1200);
+	ck_assert_int_eq(ask("SELECT count(*) FROM reading WHERE growth_bytes > 0 "
+			     "AND weighed = 'code'"), 50);
+	ck_assert_int_eq(ask("SELECT bytes FROM overhead WHERE kind = 'code'"), 100 * MIB);
+	ck_assert_int_eq(ask("SELECT count(*) FROM reading WHERE held_bytes IS NULL OR "
+			     "total_bytes - free_bytes <> held_bytes + pool_bytes + graph_bytes + "
+			     "code_bytes + driver_bytes + recorded_bytes + foreign_bytes"), 0);
+	ck_assert_int_eq(ask("SELECT count(*) FROM reading r LEFT JOIN reading_kind k "
+			     "ON k.reading_id = r.id AND k.kind = 'device' "
+			     "WHERE coalesce(k.held_bytes, 0) <> r.held_bytes"), 0);
+}
+END_TEST
+
 static void defer_and_die(void)
 {
 	enum clock_mode clock = clock_choose();
@@ -343,6 +417,10 @@ static void fill_for_damage(void)
 			session_writer_put(&writer, thread,
 					   session_writer_release(2080 + i * 100, i + 1, 2075,
 								  RELEASE_IDLE));
+		if (i % 10 == 0)
+			session_writer_put(&writer, thread,
+					   session_writer_reading(2085 + i * 100, 1 + i / 10 % 6,
+								  i / 10 % 6, 1000, 9000, i, i));
 		if (i % 20 == 0)
 			session_writer_put(&writer, thread,
 					   session_writer_finding(2090 + i * 100, i, 0x7000,
@@ -400,6 +478,7 @@ static Suite *make_suite(void)
 	tcase_add_test(live, living_process_reuses_the_chunks_that_were_read);
 	tcase_add_test(live, collector_that_is_killed_loses_and_doubles_nothing);
 	tcase_add_test(live, collector_that_is_killed_knows_what_is_pending);
+	tcase_add_test(live, collector_that_is_killed_goes_on_with_readings);
 	tcase_add_test(live, what_a_killed_process_had_pending_ends_with_it);
 	tcase_add_loop_test(amid, damaged_bytes_never_crash_the_collector, 0, 60);
 	suite_add_tcase(suite, live);
