@@ -225,6 +225,9 @@ enum reading_weighed {
 /* What a device was doing, in the bits 0 to 3 of aux; LOST: what CUPTI had no room for. */
 enum gpu_work { GPU_LOST, GPU_COPY, GPU_MEMSET, GPU_KERNEL, GPU_MIGRATION, GPU_WORKS };
 
+/* What a context is, in `c` of its record. */
+enum { CONTEXT_IS_PRIMARY = 1, CONTEXT_IS_GREEN = 2 };
+
 /* Streams in records: the program's 0 never appears, it means one of two things. */
 #define STREAM_NONE UINT64_C(0)
 #define STREAM_LEGACY UINT64_C(1)
@@ -267,8 +270,8 @@ enum gpu_work { GPU_LOST, GPU_COPY, GPU_MEMSET, GPU_KERNEL, GPU_MIGRATION, GPU_W
  *              begin
  * OPERATION,   object        second         bytes, if     stream         0
  * QUERY        handle        object         any
- * CONTEXT      handle        driver's id,   flags: 1 is   0              device + 1
- *                            0 unknown      the primary
+ * CONTEXT      handle        driver's id,   PRIMARY,      0              device + 1
+ *                            0 unknown      GREEN
  * CONTEXT_END  handle        0              0             0              release_cause
  * DEVICE       uuid bytes    uuid bytes     total bytes   compute        device + 1
  *              0-7           8-15                         capability

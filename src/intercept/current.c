@@ -3,6 +3,7 @@
 #include "core/context.h"
 #include "core/tracker.h"
 #include "intercept/deferral.h"
+#include "intercept/green.h"
 #include "intercept/module.h"
 #include "intercept/real.h"
 
@@ -69,7 +70,7 @@ static void write_device_once(int device)
 		atomic_store(&is_recorded[device], false);
 }
 
-static void write_context(uint64_t handle, uint32_t number, int device, bool is_primary)
+static void write_context(uint64_t handle, uint32_t number, int device, uint64_t flags)
 {
 	unsigned long long id = 0;
 	struct record *record;
@@ -84,7 +85,7 @@ static void write_context(uint64_t handle, uint32_t number, int device, bool is_
 		.kind = RECORD_CONTEXT,
 		.a = handle,
 		.b = id,
-		.c = is_primary,
+		.c = flags,
 		.caller_context = (uint64_t)number << RECORD_CALLER_BITS,
 		.aux = (uint16_t)(device + 1),
 	};
@@ -104,7 +105,7 @@ static bool find_device(int *device)
 	return true;
 }
 
-static uint32_t enter_context(uint64_t handle, int device, bool is_primary)
+static uint32_t enter_context(uint64_t handle, int device, uint64_t flags)
 {
 	uint32_t number;
 	bool is_new;
@@ -112,9 +113,9 @@ static uint32_t enter_context(uint64_t handle, int device, bool is_primary)
 	if (!find_device(&device))
 		return 0;
 	write_device_once(device);
-	number = context_add(handle, device, is_primary, &is_new);
+	number = context_add(handle, device, flags & CONTEXT_IS_PRIMARY, &is_new);
 	if (is_new) {
-		write_context(handle, number, device, is_primary);
+		write_context(handle, number, device, flags);
 		deferral_meet(handle, number, device);
 	}
 	return number;
@@ -131,7 +132,16 @@ uint32_t current_meet(uint64_t handle, int device, bool is_primary)
 		return 0;
 	if (context_find(handle, &context) && !is_primary)
 		return context.number;
-	number = enter_context(handle, device, is_primary);
+	number = enter_context(handle, device, is_primary ? CONTEXT_IS_PRIMARY : 0);
+	errno = saved_errno;
+	return number;
+}
+
+uint32_t current_meet_green(uint64_t view, int device)
+{
+	int saved_errno = errno;
+	uint32_t number = enter_context(view, device, CONTEXT_IS_GREEN);
+
 	errno = saved_errno;
 	return number;
 }
@@ -141,12 +151,16 @@ void current_set(uint64_t handle)
 {
 	uint32_t epoch = atomic_load_explicit(&current_epoch, memory_order_relaxed);
 	struct context context;
+	uint32_t primary;
 
 	current.epoch = 0;
 	if (!handle)
 		return;
 	current.handle = handle;
 	current.number = current_meet(handle, -1, false);
+	primary = green_primary(handle);
+	if (primary)
+		current.number = primary;
 	current.device = context_find(handle, &context) ? context.device : -1;
 	if (current.number)
 		current.epoch = epoch;
@@ -182,6 +196,12 @@ uint32_t current_bury(uint64_t handle)
 	tracker_drop_context(number);
 	atomic_fetch_add(&current_epoch, 1);
 	return number;
+}
+
+void current_bury_green(uint64_t view)
+{
+	context_kill(view);
+	atomic_fetch_add(&current_epoch, 1);
 }
 
 void current_reset(void)

@@ -54,8 +54,14 @@ static inline void current_forget(void)
  */
 uint32_t current_meet(uint64_t handle, int device, bool is_primary);
 
+/* The same for the view of a green context. */
+uint32_t current_meet_green(uint64_t view, int device);
+
 /* A context has died; its number, 0 if it was not known. */
 uint32_t current_bury(uint64_t handle);
+
+/* A green context has, which has no memory to take with it. */
+void current_bury_green(uint64_t view);
 
 /* Child of fork: no device has been recorded yet. */
 void current_reset(void);

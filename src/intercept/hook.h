@@ -105,13 +105,19 @@ void hook_context_synchronize_before(struct call *call, uint64_t handle);
 void hook_context_synchronize_after(struct call *call, uint64_t handle);
 void hook_context_driver_version(struct call *call, uint64_t version);
 
-/* hook_exclude.c: calls that make contexts work on each other's memory. */
+/* hook_exclude.c: a call that makes contexts work on each other's memory. */
 void hook_exclude_peer(struct call *call, uint64_t peer);
-void hook_exclude_green(struct call *call, uint64_t green, uint64_t resources, CUdevice device);
+
+/* hook_green.c */
+void hook_green_create(struct call *call, uint64_t handle, uint64_t resources, CUdevice device);
+void hook_green_view(struct call *call, uint64_t view, uint64_t handle);
+void hook_green_stream(struct call *call, uint64_t stream, uint64_t handle);
+void hook_green_destroy_before(struct call *call, uint64_t handle);
+void hook_green_destroy_after(struct call *call, uint64_t handle);
+void hook_green_end_device(struct call *call, int device); /* its primary context has ended */
 
 /* hook_stream.c, hook_capture.c, hook_graph.c, hook_module.c */
 void hook_stream_create(struct call *call, uint64_t stream);
-void hook_stream_create_green(struct call *call, uint64_t stream, uint64_t green_context);
 void hook_stream_destroy(struct call *call, uint64_t stream);
 void hook_capture_begin_before(struct call *call, uint64_t stream);
 void hook_capture_begin_after(struct call *call, uint64_t stream);

@@ -32,14 +32,18 @@ static void write_end(struct call *call, uint64_t handle, uint32_t number, enum 
 /* The context numbered `dying` is dead, if the handle still means it. */
 static void end_context(struct call *call, uint64_t handle, enum release_cause cause)
 {
-	struct context context;
+	struct context context, primary;
+	bool is_primary;
 
 	if (!dying || !context_find(handle, &context) || context.number != dying)
 		return;
 	write_end(call, handle, dying, cause);
 	hook_hold_end_context(call, dying);
 	capture_remove_context(dying);
+	is_primary = context_find_primary(context.device, &primary) && primary.number == dying;
 	current_bury(handle);
+	if (is_primary)
+		hook_green_end_device(call, context.device);
 	dying = 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls after which contexts work on each other's memory.  What a program
+ * A call after which contexts work on each other's memory.  What a program
  * takes back of that it may ask for again at any time: nothing is let in again.
  */
 #include "core/context.h"
@@ -49,11 +49,4 @@ void hook_exclude_peer(struct call *call, uint64_t peer)
 		return;
 	exclude_context(current_ask()->number);
 	exclude_context(number_of(peer));
-}
-
-void hook_exclude_green(struct call *call, uint64_t green, uint64_t resources, CUdevice device)
-{
-	hook_operation(call, green, resources, 0, STREAM_NONE);
-	if (call->result == CUDA_SUCCESS)
-		exclude_device(device);
 }

@@ -11,13 +11,6 @@ void hook_stream_create(struct call *call, uint64_t stream)
 	hook_operation(call, stream, 0, 0, STREAM_NONE);
 }
 
-/* Its device is that of the green context, which need not be current. */
-void hook_stream_create_green(struct call *call, uint64_t stream, uint64_t green_context)
-{
-	place_note_stream(stream, PLACE_NOT_KNOWN);
-	hook_operation(call, stream, green_context, 0, STREAM_NONE);
-}
-
 /* A stream that captures takes its capture with it. */
 void hook_stream_destroy(struct call *call, uint64_t stream)
 {

@@ -70,6 +70,7 @@ struct ingest_context {
 	uint32_t device_id;
 	uint64_t handle;
 	int64_t created_ns; /* 0: not told */
+	bool is_green; /* it has no memory of its own */
 	bool is_dead;
 };
 

@@ -186,7 +186,8 @@ void ingest_identity_describe_context(struct ingest_process *process, uint32_t n
 	context->handle = record->a;
 	context->created_ns = at_ns;
 	context->device_id = ingest_identity_device(process, (int)record->aux - 1);
-	write_context(process, context, record->c & 1, at_ns);
+	context->is_green = record->c & CONTEXT_IS_GREEN;
+	write_context(process, context, record->c & CONTEXT_IS_PRIMARY, at_ns);
 }
 
 /* Streams and events of a dead context have ended with it. */
@@ -227,6 +228,9 @@ void ingest_identity_end_context(struct ingest_process *process, struct ingest_c
 			  -1, SQLITE_STATIC);
 	sqlite3_bind_int64(update, 3, context->id);
 	store_step(ingest->store, update);
+	/* Streams of a green context stay as handles, if the device's context does. */
+	if (context->is_green && cause == RELEASE_CONTEXT)
+		return;
 	end_objects(process, &process->streams, context->id, at_ns);
 	end_objects(process, &process->events, context->id, at_ns);
 }

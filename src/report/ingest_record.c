@@ -257,8 +257,9 @@ static void handle_context_end(struct ingest_process *process, const struct reco
 
 	if (!context || context->is_dead)
 		return;
-	ingest_end_all(process, context->id, at_ns,
-				  record->aux ? record->aux : RELEASE_CONTEXT);
+	if (!context->is_green)
+		ingest_end_all(process, context->id, at_ns,
+			       record->aux ? record->aux : RELEASE_CONTEXT);
 	ingest_identity_end_context(process, context, at_ns, record->aux);
 }
 

@@ -242,6 +242,31 @@ START_TEST(context_that_dies_closes_its_blocks_but_not_pool_memory)
 }
 END_TEST
 
+/* Memory under a green context is not its own, and its streams must be destroyed one by one. */
+START_TEST(green_context_that_ends_takes_nothing_with_it)
+{
+	struct record context = { .kind = RECORD_CONTEXT, .start = 1000, .a = 0xc0,
+				  .c = CONTEXT_IS_GREEN, .aux = 1 };
+	struct record block = session_writer_alloc(2000, 10, 1, 0x1000, 100, BLOCK_DEVICE);
+	struct record stream = { .kind = RECORD_OPERATION, .start = 3000, .a = 0x5000,
+				 .api = fixture_api_of("cuGreenCtxStreamCreate") };
+	struct record end = { .kind = RECORD_CONTEXT_END, .start = 4000, .a = 0xc0,
+			      .aux = RELEASE_CONTEXT };
+
+	context.caller_context = block.caller_context = stream.caller_context =
+		end.caller_context = UINT64_C(1) << RECORD_CALLER_BITS;
+	fixture_put(1, context);
+	fixture_put(1, block);
+	fixture_put(1, stream);
+	fixture_put(1, end);
+	fixture_collect();
+	ck_assert_int_eq(fixture_ask("SELECT destroyed_ns FROM context"), 4000);
+	ck_assert_int_eq(fixture_ask("SELECT is_primary FROM context"), 0);
+	ck_assert_int_eq(fixture_ask("SELECT released_ns FROM allocation"), INT64_MIN);
+	ck_assert_int_eq(fixture_ask("SELECT destroyed_ns FROM stream"), INT64_MIN);
+}
+END_TEST
+
 START_TEST(stream_handle_that_is_reused_names_another_stream)
 {
 	uint16_t create = fixture_api_of("cuStreamCreate"),
@@ -616,6 +641,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, view_counts_with_its_parent_only);
 	tcase_add_test(rows, handle_in_host_memory_is_host_memory_and_no_address);
 	tcase_add_test(rows, context_that_dies_closes_its_blocks_but_not_pool_memory);
+	tcase_add_test(rows, green_context_that_ends_takes_nothing_with_it);
 	tcase_add_test(rows, stream_handle_that_is_reused_names_another_stream);
 	tcase_add_test(rows, event_of_another_process_is_an_event);
 	tcase_add_test(rows, exported_handle_marks_its_block);
