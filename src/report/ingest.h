@@ -255,6 +255,9 @@ void ingest_identity_free(struct ingest_process *process);
 void ingest_resume(struct ingest *ingest);
 void ingest_resume_process(struct ingest_process *process);
 
+/* The places that copies are made from, which their sums are made by. */
+void ingest_resume_sites(struct ingest *ingest);
+
 /* The kind with this name, as it stands in a row. */
 enum block_kind ingest_resume_kind(const char *name);
 

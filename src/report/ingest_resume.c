@@ -95,7 +95,7 @@ static void read_site(struct ingest *ingest, sqlite3_stmt *query)
 }
 
 /* Sites get their numbers again because they come in the order of their ids. */
-static void read_sites(struct ingest *ingest)
+void ingest_resume_sites(struct ingest *ingest)
 {
 	sqlite3_stmt *query = ask(
 		ingest,
@@ -144,7 +144,7 @@ void ingest_resume(struct ingest *ingest)
 	ingest->readings.next_id = next_id(ingest, "reading");
 	ingest->readings.next_sample = next_id(ingest, "device_sample");
 	ingest->readings.ledger.next_own = next_id(ingest, "overhead");
-	read_sites(ingest);
+	ingest_resume_sites(ingest);
 	read_calls(ingest);
 }
 

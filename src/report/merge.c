@@ -75,6 +75,7 @@ static void make_totals(struct merge *merge)
 	ingest_start(&ingest, merge->store);
 	ingest.is_resumed = true;
 	ingest.readings.is_final = true;
+	ingest_resume_sites(&ingest);
 	ingest_finish_totals(&ingest);
 	ingest_free(&ingest);
 }

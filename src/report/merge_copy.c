@@ -44,7 +44,7 @@ bool merge_copy_is_moment(const char *column)
 {
 	static const char *const words[] = {
 		"at", "from", "to", "start", "end", "created", "destroyed", "seen", "alloc",
-		"requested", "ready", "released",
+		"requested", "ready", "released", "ended",
 	};
 	size_t length = strlen(column);
 	size_t begin;
