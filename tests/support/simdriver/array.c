@@ -88,6 +88,12 @@ static char *map_source(struct context *context, struct array_source *from, size
 	return pages;
 }
 
+static char *take_device(struct device *device, size_t bytes)
+{
+	return bytes <= SMALL_MAX ? space_take_small(device, SLAB_ARRAYS, bytes) :
+				    space_take_pages(device, bytes);
+}
+
 static CUresult make_array(struct context *context, const CUDA_ARRAY3D_DESCRIPTOR *desc,
 			   struct array_source *from, struct array **out)
 {
@@ -104,7 +110,7 @@ static CUresult make_array(struct context *context, const CUDA_ARRAY3D_DESCRIPTO
 	if (from)
 		array->pages = map_source(context, from, array->bytes);
 	else if (config_may_allocate())
-		array->pages = space_take_pages(context->device, array->bytes);
+		array->pages = take_device(context->device, array->bytes);
 	if (!array->pages) {
 		handle_give(OBJECT_ARRAY, array);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -121,6 +127,8 @@ static void end_array(struct array *array)
 	handle_kill(array);
 	if (array->external)
 		share_unmap(array->context->device, array->pages, array->bytes);
+	else if (array->bytes <= SMALL_MAX)
+		space_give_small(array->context->device, array->pages, array->bytes);
 	else
 		space_give_pages(array->context->device, array->pages, array->bytes);
 	handle_give(OBJECT_ARRAY, array);

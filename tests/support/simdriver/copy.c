@@ -224,10 +224,16 @@ CUresult copy_any_async(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUst
 CUresult copy_peer_async(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
 			 CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
+	struct stream *stream;
 	CUresult error = context_check(dstContext);
 
 	if (!error)
 		error = context_check(srcContext);
+	if (!error)
+		error = stream_find(hStream, &stream);
+	/* Measured: it does not become a node, and the capture is lost. */
+	if (!error)
+		error = capture_check_stream(stream);
 	return error ? error : device_to_device(dstDevice, srcDevice, ByteCount, hStream, false);
 }
 

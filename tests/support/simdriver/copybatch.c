@@ -38,8 +38,6 @@ static CUresult start_one(struct stream *stream, CUdeviceptr to, CUdeviceptr fro
 	if (error)
 		return error;
 	op = copy_op(&dst, &src, bytes);
-	if (capture_takes_copy(stream, &op, &dst, &src, &error))
-		return error;
 	context_pass_gate(stream->context);
 	if (src.kind != PLACE_PAGEABLE)
 		return queue_submit(stream, &op, NULL);
@@ -51,9 +49,15 @@ static CUresult start_one(struct stream *stream, CUdeviceptr to, CUdeviceptr fro
 
 static CUresult find_stream(CUstream handle, struct stream **stream)
 {
+	CUresult error;
+
 	if (handle == CU_STREAM_LEGACY)
 		return CUDA_ERROR_INVALID_VALUE;
-	return stream_find(handle, stream);
+	error = stream_find(handle, stream);
+	/* Refused on a stream that captures; the capture survives it, as measured. */
+	if (!error && atomic_load(&(*stream)->capture))
+		error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	return error;
 }
 
 static CUresult start(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,

@@ -46,20 +46,11 @@ struct block *graphmem_new(struct device *device, size_t bytes)
 	return block;
 }
 
+/* The block's part of what is reserved is free for others, until a trim. */
 static void uncharge(struct device *device, struct block *block)
 {
-	if (!block->charged)
-		return;
-	block->charged = false;
-	device->graph_reserved -= block->span;
-	device_discharge(device, block->span);
-}
-
-/* Its graphs are gone, but the device keeps the memory for others until a trim. */
-static void leave_idle(struct device *device, struct block *block)
-{
 	if (block->charged)
-		device->graph_idle += block->span;
+		device->graph_needed -= block->span;
 	block->charged = false;
 }
 
@@ -73,7 +64,7 @@ void graphmem_finish(void *object)
 		return;
 	registry_remove(block);
 	pthread_mutex_lock(&device->lock);
-	leave_idle(device, block);
+	uncharge(device, block);
 	unlink_block(device, block);
 	pthread_mutex_unlock(&device->lock);
 	space_unreserve_pages(device, block->base, block->span);
@@ -85,32 +76,32 @@ void graphmem_drop(struct block *block)
 	handle_give(OBJECT_BLOCK, block);
 }
 
-/* What lies idle first, then what is new to the device. */
+/* Measured: memory for graphs comes in the steps that pools grow by, too. */
 static bool take_bytes(struct device *device, size_t bytes)
 {
-	size_t idle = device->graph_idle < bytes ? device->graph_idle : bytes;
+	size_t wanted = round_up(device->graph_needed + bytes, settings.pool_chunk);
+	size_t had = device->graph_reserved;
 
-	if (!device_charge(device, bytes - idle))
+	if (wanted > had && !device_charge(device, wanted - had))
 		return false;
-	device->graph_idle -= idle;
-	device->graph_reserved += bytes - idle;
+	device->graph_needed += bytes;
+	if (wanted > had)
+		device->graph_reserved = wanted;
+	if (device->graph_reserved > device->graph_reserved_high)
+		device->graph_reserved_high = device->graph_reserved;
 	return true;
 }
 
 CUresult graphmem_charge(struct block *block)
 {
 	struct device *device = block->device;
-	CUresult error = CUDA_SUCCESS;
+	bool fits = true;
 
 	pthread_mutex_lock(&device->lock);
-	if (!block->charged) {
-		block->charged = take_bytes(device, block->span);
-		error = block->charged ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-		if (device->graph_reserved > device->graph_reserved_high)
-			device->graph_reserved_high = device->graph_reserved;
-	}
+	if (!block->charged)
+		fits = block->charged = take_bytes(device, block->span);
 	pthread_mutex_unlock(&device->lock);
-	return error;
+	return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void graphmem_show(struct block *block)
@@ -122,9 +113,6 @@ void graphmem_show(struct block *block)
 		handle_retain(block);
 		block->id = handle_next_id();
 		atomic_store(&block->live, true);
-		device->graph_used += block->span;
-		if (device->graph_used > device->graph_used_high)
-			device->graph_used_high = device->graph_used;
 	}
 	pthread_mutex_unlock(&device->lock);
 }
@@ -136,14 +124,20 @@ void graphmem_give(struct block *block)
 
 	pthread_mutex_lock(&device->lock);
 	was_live = atomic_exchange(&block->live, false);
-	if (was_live)
-		device->graph_used -= block->span;
 	pthread_mutex_unlock(&device->lock);
 	if (was_live)
 		graphmem_drop(block);
 }
 
 /* ------------------------------------------------------------------ calls */
+
+static void give_back(struct device *device)
+{
+	size_t keep = round_up(device->graph_needed, settings.pool_chunk);
+
+	device_discharge(device, device->graph_reserved - keep);
+	device->graph_reserved = keep;
+}
 
 CUresult graphmem_trim(CUdevice dev)
 {
@@ -153,16 +147,15 @@ CUresult graphmem_trim(CUdevice dev)
 	if (error)
 		return error;
 	pthread_mutex_lock(&device->lock);
-	device->graph_reserved -= device->graph_idle;
-	device_discharge(device, device->graph_idle);
-	device->graph_idle = 0;
 	for (struct block *block = device->graph_blocks; block; block = block->free_next)
 		if (!atomic_load(&block->live))
 			uncharge(device, block);
+	give_back(device);
 	pthread_mutex_unlock(&device->lock);
 	return CUDA_SUCCESS;
 }
 
+/* Measured: what is reserved is used, whatever the client has freed of it. */
 CUresult graphmem_attribute(CUdevice dev, CUgraphMem_attribute attr, void *value)
 {
 	struct device *device;
@@ -174,14 +167,10 @@ CUresult graphmem_attribute(CUdevice dev, CUgraphMem_attribute attr, void *value
 	pthread_mutex_lock(&device->lock);
 	switch (attr) {
 	case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-		*number = device->graph_used;
-		break;
-	case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-		*number = device->graph_used_high;
-		break;
 	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
 		*number = device->graph_reserved;
 		break;
+	case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
 	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
 		*number = device->graph_reserved_high;
 		break;
@@ -204,10 +193,7 @@ CUresult graphmem_set_attribute(CUdevice dev, CUgraphMem_attribute attr, void *v
 					       attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&device->lock);
-	if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-		device->graph_used_high = device->graph_used;
-	else
-		device->graph_reserved_high = device->graph_reserved;
+	device->graph_reserved_high = device->graph_reserved;
 	pthread_mutex_unlock(&device->lock);
 	return CUDA_SUCCESS;
 }

@@ -30,7 +30,7 @@ static bool is_small(size_t bytes)
 static CUresult take_device(struct context *context, size_t bytes, struct block **out)
 {
 	struct device *device = context->device;
-	char *base = is_small(bytes) ? space_take_small(device, bytes) :
+	char *base = is_small(bytes) ? space_take_small(device, SLAB_BLOCKS, bytes) :
 				       space_take_pages(device, bytes);
 	struct block *block;
 

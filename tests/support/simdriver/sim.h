@@ -212,7 +212,7 @@ struct device {
 	size_t pages;
 	uint64_t *page_used;	/* bitmap */
 	struct slab **slab_of;	/* per page */
-	struct slab *slabs;
+	struct slab *slabs[2];	/* those of blocks, those of arrays */
 	struct shared_pages *shared;	/* those that are files */
 	size_t next_page;
 	struct { size_t page, count; } recent[64];
@@ -226,8 +226,8 @@ struct device {
 	_Atomic(struct pool *) current_pool;
 	atomic_bool pools_dirty;
 	struct block *graph_blocks;
-	size_t graph_used, graph_used_high, graph_reserved, graph_reserved_high;
-	size_t graph_idle;	/* reserved, of no graph any more; a trim gives it back */
+	/* Reserved for graphs in steps, given back by a trim only; and what they need of it. */
+	size_t graph_reserved, graph_reserved_high, graph_needed;
 };
 
 /* Of the simulated processor: what attributes say and stacks are counted by. */
@@ -245,8 +245,9 @@ CUresult device_start(void);
 /* Whole 2 MiB pages, charged; 0 when the device is full. */
 char *space_take_pages(struct device *device, size_t bytes);
 void space_give_pages(struct device *device, char *address, size_t bytes);
-/* Up to 1 MiB out of a shared page. */
-char *space_take_small(struct device *device, size_t bytes);
+/* Up to 1 MiB out of a shared page; arrays share with arrays alone, as measured. */
+enum slab_kind { SLAB_BLOCKS, SLAB_ARRAYS };
+char *space_take_small(struct device *device, enum slab_kind kind, size_t bytes);
 void space_give_small(struct device *device, char *address, size_t bytes);
 /* Address space with bytes behind it that count nowhere yet (allocations of graphs). */
 char *space_reserve_pages(struct device *device, size_t bytes);

@@ -16,6 +16,7 @@ enum { SLAB_GRANULES = 4096, SLAB_WORDS = SLAB_GRANULES / 64, SLAB_RECENT = 32 }
 /* A page that small blocks share; one bit per 512 bytes. */
 struct slab {
 	char *base;
+	enum slab_kind kind;
 	uint64_t used[SLAB_WORDS];
 	unsigned free;
 	unsigned hopeless;	/* no run of this many was found since the last free */
@@ -387,10 +388,10 @@ static bool find_granules(struct slab *slab, unsigned count, unsigned *first)
 static void link_slab(struct device *device, struct slab *slab)
 {
 	slab->prev = NULL;
-	slab->next = device->slabs;
+	slab->next = device->slabs[slab->kind];
 	if (slab->next)
 		slab->next->prev = slab;
-	device->slabs = slab;
+	device->slabs[slab->kind] = slab;
 }
 
 static void unlink_slab(struct device *device, struct slab *slab)
@@ -398,12 +399,12 @@ static void unlink_slab(struct device *device, struct slab *slab)
 	if (slab->prev)
 		slab->prev->next = slab->next;
 	else
-		device->slabs = slab->next;
+		device->slabs[slab->kind] = slab->next;
 	if (slab->next)
 		slab->next->prev = slab->prev;
 }
 
-static struct slab *open_slab(struct device *device)
+static struct slab *open_slab(struct device *device, enum slab_kind kind)
 {
 	struct slab *slab = calloc(1, sizeof(*slab));
 
@@ -414,6 +415,7 @@ static struct slab *open_slab(struct device *device)
 		free(slab);
 		return NULL;
 	}
+	slab->kind = kind;
 	slab->free = SLAB_GRANULES;
 	link_slab(device, slab);
 	device->slab_of[(slab->base - device->base) >> PAGE_BITS] = slab;
@@ -428,15 +430,15 @@ static void close_slab(struct device *device, struct slab *slab)
 	free(slab);
 }
 
-static char *take_granules(struct device *device, unsigned count)
+static char *take_granules(struct device *device, enum slab_kind kind, unsigned count)
 {
-	struct slab *slab = device->slabs;
+	struct slab *slab = device->slabs[kind];
 	unsigned first = 0;
 
 	while (slab && !find_granules(slab, count, &first))
 		slab = slab->next;
 	if (!slab) {
-		slab = open_slab(device);
+		slab = open_slab(device, kind);
 		if (!slab)
 			return NULL;
 		first = 0;
@@ -445,12 +447,12 @@ static char *take_granules(struct device *device, unsigned count)
 	return slab->base + first * GRANULE;
 }
 
-char *space_take_small(struct device *device, size_t bytes)
+char *space_take_small(struct device *device, enum slab_kind kind, size_t bytes)
 {
 	char *address;
 
 	pthread_mutex_lock(&device->lock);
-	address = take_granules(device, (unsigned)(round_up(bytes, GRANULE) / GRANULE));
+	address = take_granules(device, kind, (unsigned)(round_up(bytes, GRANULE) / GRANULE));
 	pthread_mutex_unlock(&device->lock);
 	return address;
 }

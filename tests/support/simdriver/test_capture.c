@@ -388,6 +388,48 @@ START_TEST(an_event_from_outside_does_not_get_in)
 }
 END_TEST
 
+/* Measured: one of them survives, the others do not. */
+START_TEST(some_copies_become_no_node)
+{
+	CUmemcpyAttributes how = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+	CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	CUdeviceptr from, managed, to;
+	size_t size = 64, first = 0;
+	CUgraph graph;
+
+	ck_cu(cuMemAlloc(&from, 4096));
+	ck_cu(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+	to = from + 1024;
+	ck_cu(cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cu_is(cuMemcpyBatchAsync(&to, &from, &size, 1, &how, &first, 1, b.stream),
+		 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_cu(cuStreamEndCapture(b.stream, &graph));
+	ck_cu(cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cu_is(cuMemcpyPeerAsync(to, b.context, from, b.context, 64, b.stream),
+		 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_cu_is(cuStreamEndCapture(b.stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_cu(cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cu_is(cuMemPrefetchAsync(managed, 4096, here, 0, b.stream),
+		 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_cu_is(cuStreamEndCapture(b.stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+END_TEST
+
+START_TEST(a_graph_is_instantiated_beside_a_relaxed_capture_only)
+{
+	CUgraph graph, empty;
+	CUgraphExec exec;
+
+	ck_cu(cuGraphCreate(&empty, 0));
+	ck_cu(cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	ck_cu_is(cuGraphInstantiate(&exec, empty, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_cu_is(cuStreamEndCapture(b.stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_cu(cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cu(cuGraphInstantiate(&exec, empty, 0));
+	ck_cu(cuStreamEndCapture(b.stream, &graph));
+}
+END_TEST
+
 Suite *suite_capture(void)
 {
 	Suite *suite = suite_create("simdriver capture");
@@ -408,6 +450,8 @@ Suite *suite_capture(void)
 	tcase_add_test(tcase, the_legacy_stream_spoils_a_capture_on_a_blocking_stream);
 	tcase_add_test(tcase, streams_join_and_must_come_back);
 	tcase_add_test(tcase, an_event_from_outside_does_not_get_in);
+	tcase_add_test(tcase, some_copies_become_no_node);
+	tcase_add_test(tcase, a_graph_is_instantiated_beside_a_relaxed_capture_only);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

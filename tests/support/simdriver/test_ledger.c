@@ -64,6 +64,7 @@ START_TEST(blocks_pools_and_graphs_add_up_to_what_is_used)
 				    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
 	CUmemGenericAllocationHandle handle;
 	CUDA_ARRAY_DESCRIPTOR shape = {1000, 1000, CU_AD_FORMAT_FLOAT, 1};
+	CUDA_ARRAY_DESCRIPTOR tiny = {64, 64, CU_AD_FORMAT_FLOAT, 1};
 	CUdeviceptr small, smaller, large, pooled;
 	CUarray array;
 
@@ -76,14 +77,18 @@ START_TEST(blocks_pools_and_graphs_add_up_to_what_is_used)
 	ck_cu(cuMemCreate(&handle, 2 * MIB, &prop, 0));
 	ck_cu(cuArrayCreate(&array, &shape));
 	ck_assert_uint_eq(used_bytes(), 22 * MIB);
+	/* Small arrays share pages with each other, not with blocks. */
+	ck_cu(cuArrayCreate(&array, &tiny));
+	ck_cu(cuArrayCreate(&array, &tiny));
+	ck_assert_uint_eq(used_bytes(), 24 * MIB);
 	ck_cu(cuMemAllocAsync(&pooled, 4 * MIB, NULL));
 	ck_assert_uint_eq(pool_reserved(0), 32 * MIB);
-	ck_assert_uint_eq(used_bytes(), 54 * MIB);
+	ck_assert_uint_eq(used_bytes(), 56 * MIB);
 	ck_cu(cuMemFreeAsync(pooled, NULL));
-	ck_assert_uint_eq(used_bytes(), 54 * MIB);
+	ck_assert_uint_eq(used_bytes(), 56 * MIB);
 	ck_cu(cuCtxSynchronize());
 	ck_assert_uint_eq(pool_reserved(0), 0);
-	ck_assert_uint_eq(used_bytes(), 22 * MIB);
+	ck_assert_uint_eq(used_bytes(), 24 * MIB);
 }
 END_TEST
 
@@ -112,21 +117,21 @@ START_TEST(what_graphs_reserve_outlives_them_until_a_trim)
 	CUgraph graph;
 
 	start_with(NULL, NULL);
-	exec = make_allocating_graph(4 * MIB, &graph, &address);
+	exec = make_allocating_graph(20 * MIB, &graph, &address);
 	ck_assert_uint_eq(used_bytes(), 10 * MIB);
 	ck_cu(cuGraphLaunch(exec, NULL));
 	ck_cu(cuCtxSynchronize());
-	ck_assert_uint_eq(graphs_reserved(0), 4 * MIB);
-	ck_assert_uint_eq(used_bytes(), 14 * MIB);
+	ck_assert_uint_eq(graphs_reserved(0), 32 * MIB);
+	ck_assert_uint_eq(used_bytes(), 42 * MIB);
 	ck_cu(cuGraphExecDestroy(exec));
 	ck_cu(cuGraphDestroy(graph));
-	ck_assert_uint_eq(graphs_reserved(0), 4 * MIB);
-	ck_assert_uint_eq(used_bytes(), 14 * MIB);
+	ck_assert_uint_eq(graphs_reserved(0), 32 * MIB);
+	ck_assert_uint_eq(used_bytes(), 42 * MIB);
 	/* The next graph finds it there, and takes only what is missing. */
-	exec = make_allocating_graph(6 * MIB, &graph, &address);
+	exec = make_allocating_graph(40 * MIB, &graph, &address);
 	ck_cu(cuGraphLaunch(exec, NULL));
 	ck_cu(cuCtxSynchronize());
-	ck_assert_uint_eq(used_bytes(), 16 * MIB);
+	ck_assert_uint_eq(used_bytes(), 74 * MIB);
 	ck_cu(cuGraphExecDestroy(exec));
 	ck_cu(cuGraphDestroy(graph));
 	ck_cu(cuDeviceGraphMemTrim(0));
@@ -149,9 +154,9 @@ START_TEST(a_graph_itself_takes_room_at_its_first_launch_or_upload)
 	ck_cu(cuGraphLaunch(exec, NULL));
 	ck_cu(cuGraphLaunch(exec, NULL));
 	ck_cu(cuCtxSynchronize());
-	ck_assert_uint_eq(used_bytes(), 15 * MIB);
+	ck_assert_uint_eq(used_bytes(), 45 * MIB);
 	ck_cu(cuGraphExecDestroy(exec));
-	ck_assert_uint_eq(used_bytes(), 12 * MIB);
+	ck_assert_uint_eq(used_bytes(), 42 * MIB);
 }
 END_TEST
 
