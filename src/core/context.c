@@ -69,6 +69,12 @@ bool context_find(uint64_t handle, struct context *context)
 	return copy_entry(find_number(handle), context);
 }
 
+bool context_get(uint32_t number, struct context *context)
+{
+	return number <= atomic_load_explicit(&count, memory_order_acquire) &&
+	       copy_entry(number, context);
+}
+
 int context_device(uint32_t number)
 {
 	return number && number <= atomic_load_explicit(&count, memory_order_acquire) ?

@@ -34,6 +34,9 @@ uint32_t context_add(uint64_t handle, int device, bool is_primary, bool *is_new)
 /* The context is dead; returns its number, 0: never seen or dead already. */
 uint32_t context_kill(uint64_t handle);
 
+/* The context with this number, living or dead; false: that many were not seen. */
+bool context_get(uint32_t number, struct context *context);
+
 /* The device of a context, living or dead; -1: unknown. */
 int context_device(uint32_t number);
 

@@ -14,6 +14,7 @@
 #include "intercept/nvtx.h"
 #include "intercept/owned.h"
 #include "intercept/place.h"
+#include "intercept/reading.h"
 
 #include <errno.h>
 #include <string.h>
@@ -39,6 +40,7 @@ static void forget_parent(void)
 	nvtx_reset();
 	owned_reset();
 	place_reset();
+	reading_reset();
 	room_reset();
 	uncovered_rewind();
 }
@@ -123,6 +125,7 @@ void call_write_failure(struct call *call, unsigned int slot)
 		call->start = clock_ticks(call->self->clock);
 	call->flags = 0;
 	call_write(call, &(struct call_facts){ .kind = RECORD_QUERY, .context = current_number() });
+	reading_out_of_memory(call);
 }
 
 /*

@@ -32,6 +32,8 @@ struct call {
 	uint8_t refusal;    /* enum failure_why: the driver was not asked */
 	bool has_taken;	    /* an around hook holds `taken` */
 	bool is_forwarded;  /* a free that the driver has, counted in deferral_forwarded */
+	uint8_t weighed;    /* enum reading_weighed, where driver.tbl says `weigh` ... */
+	uint64_t weighed_at; /* ... and what was free before, or the context that is new */
 	uint8_t finding;    /* enum finding_kind: a guard found `taken` pending ... */
 	uint64_t named;	    /* ... at this address, which the program named */
 	struct block taken; /* out of the tracker while the driver frees it */
@@ -178,7 +180,8 @@ static inline void call_returned_counted(struct call *call, CUresult result)
 	call->result = result;
 }
 
-static inline CUresult call_end_counted(struct call *call, unsigned int slot)
+/* All that is told of a counted call; behind it readings may follow, then call_close(). */
+static inline void call_count_counted(struct call *call, unsigned int slot)
 {
 	struct counter_block *counters = call->self->counters;
 
@@ -186,8 +189,18 @@ static inline CUresult call_end_counted(struct call *call, unsigned int slot)
 		segment_count(&counters->counter[slot].calls, 1);
 	if (__builtin_expect(call_has_failed(call), 0))
 		call_write_failure(call, slot);
+}
+
+static inline CUresult call_close(struct call *call)
+{
 	call->self->in_call = 0;
 	return call->result;
+}
+
+static inline CUresult call_end_counted(struct call *call, unsigned int slot)
+{
+	call_count_counted(call, slot);
+	return call_close(call);
 }
 
 /* Calls that are counted and timed. */
@@ -201,7 +214,7 @@ static inline void call_returned_timed(struct call *call, CUresult result)
 	call_returned(call, result);
 }
 
-static inline CUresult call_end_timed(struct call *call, unsigned int slot)
+static inline void call_count_timed(struct call *call, unsigned int slot)
 {
 	struct counter_block *counters = call->self->counters;
 
@@ -214,7 +227,13 @@ static inline CUresult call_end_timed(struct call *call, unsigned int slot)
 					      memory_order_relaxed);
 	}
 	segment_mark_busy(call->self, 0);
-	return call_end_counted(call, slot);
+	call_count_counted(call, slot);
+}
+
+static inline CUresult call_end_timed(struct call *call, unsigned int slot)
+{
+	call_count_timed(call, slot);
+	return call_close(call);
 }
 
 #endif

@@ -46,20 +46,23 @@ function place_of(clause)
 		return 2
 	if (clause ~ /^room: [a-z][a-z0-9_]*\(.*\)$/)
 		return 3
-	if (clause == "retry")
+	if (clause ~ /^weigh: (code|stream|graph|setting)(\([A-Za-z_][A-Za-z0-9_]*\))?$/ ||
+	    clause == "weigh: context")
 		return 4
-	if (clause == "sync")
+	if (clause == "retry")
 		return 5
-	if (clause == "-" || clause ~ /^(after|around|defer): [a-z][a-z0-9_]*\(.*\)$/)
+	if (clause == "sync")
 		return 6
+	if (clause == "-" || clause ~ /^(after|around|defer): [a-z][a-z0-9_]*\(.*\)$/)
+		return 7
 	return 0
 }
 
-# "swap: p; retry; after: f(p)" -> clause[n, 1] "swap: p", clause[n, 4] "retry", ...
+# "swap: p; retry; after: f(p)" -> clause[n, 1] "swap: p", clause[n, 5] "retry", ...
 function read_clauses(n, text,    count, part, i, place, before)
 {
 	before = 0
-	for (i = 1; i <= 6; i++)
+	for (i = 1; i <= 7; i++)
 		clause[n, i] = ""
 	count = split(text, part, "; ")
 	for (i = 1; i <= count; i++) {
@@ -74,9 +77,20 @@ function read_clauses(n, text,    count, part, i, place, before)
 	swapped[n] = substr(clause[n, 1], length("swap: ") + 1)
 	guard[n] = clause[n, 2]
 	room[n] = clause[n, 3]
-	retry[n] = clause[n, 4] != ""
-	sync[n] = clause[n, 5] != ""
-	hook[n] = clause[n, 6] == "" ? "-" : clause[n, 6]
+	read_weigh(n, substr(clause[n, 4], length("weigh: ") + 1))
+	retry[n] = clause[n, 5] != ""
+	sync[n] = clause[n, 6] != ""
+	hook[n] = clause[n, 7] == "" ? "-" : clause[n, 7]
+}
+
+# "code(f)" -> weighed[n] "WEIGHED_CODE", first[n] "f": only where f is used for the first time.
+function read_weigh(n, text,    open)
+{
+	open = index(text, "(")
+	first[n] = open ? substr(text, open + 1, length(text) - open - 1) : ""
+	if (open)
+		text = substr(text, 1, open - 1)
+	weighed[n] = text == "" ? "" : "WEIGHED_" toupper(text)
 }
 
 # How the hook is called: "", "after", "around" or "defer".
@@ -109,8 +123,14 @@ function check_clauses(n,    records)
 		refuse_clause(n, "sync")
 	if (retry[n] && (manner(n) == "around" || manner(n) == "defer"))
 		fail("what is done ahead of the driver cannot be tried again")
-	if (swapped[n] != "" && index(", " arguments[n] ", ", ", " swapped[n] ", ") == 0)
-		fail("not a parameter: " swapped[n])
+	check_parameter(n, swapped[n])
+	check_parameter(n, first[n])
+}
+
+function check_parameter(n, name)
+{
+	if (name != "" && index(", " arguments[n] ", ", ", " name ", ") == 0)
+		fail("not a parameter: " name)
 }
 
 function read_row(column,    n)
@@ -215,7 +235,6 @@ function write_defer(n)
 	print "\tcall.is_forwarded = deferral_forward();"
 }
 
-# The driver's call, unless it is refused.
 function write_call(n, timed, indent,    text)
 {
 	text = "call_returned" timed "(&call, " forward_program(n) ");"
@@ -246,6 +265,38 @@ function write_attempt(n, timed,    indent)
 		print "\t} while (oom_retry" timed "(&call));"
 }
 
+# What the driver takes for itself: ahead of its call ...
+function write_weigh(n)
+{
+	if (first[n] != "")
+		print "\treading_before_first(&call, " weighed[n] ", ADDR(" first[n] "));"
+	else if (weighed[n] != "")
+		print "\treading_before(&call, " weighed[n] ");"
+}
+
+# ... and behind it, when the call itself is told.
+function write_weigh_again(n)
+{
+	if (weighed[n] != "")
+		print "\treading_after(&call);"
+}
+
+# Whether a reading of our own accord may follow: memory was taken or given back, or waited for.
+function is_quiet(n)
+{
+	return sync[n] || hook[n] ~ /: context_synchronize\(/ ||
+		(role[n] == "hook" && hook[n] ~ /: (memory|array|vmm|module)_/)
+}
+
+function write_readings(n)
+{
+	write_weigh_again(n)
+	if (is_quiet(n))
+		print "\treading_quiet(&call);"
+	if (retry[n])
+		print "\treading_out_of_memory(&call);"
+}
+
 function write_recorded(n,    way)
 {
 	way = manner(n)
@@ -257,6 +308,7 @@ function write_recorded(n,    way)
 		write_guard(n)
 	if (way == "defer")
 		write_defer(n)
+	write_weigh(n)
 	if (way == "around" || way == "defer")
 		print "\t" hook_call(n, hook[n], "_before") ";"
 	write_attempt(n, "")
@@ -264,6 +316,7 @@ function write_recorded(n,    way)
 		print "\tdeferral_returned(call.is_forwarded);"
 	if (sync[n])
 		print "\tdeferral_synchronized(&call);"
+	write_readings(n)
 	print "\treturn call_end(&call);"
 }
 
@@ -274,10 +327,17 @@ function write_counted(n,    timed)
 	print ""
 	print "\tif (!call_begin" timed "(&call, API_" symbol[n] ", CALLER))"
 	print "\t\treturn " forward(n, "driver") ";"
+	write_weigh(n)
 	if (manner(n) == "around")
 		print "\t" hook_call(n, hook[n], "_before") ";"
 	write_attempt(n, timed)
-	print "\treturn call_end" timed "(&call, " slot[n] ");"
+	if (weighed[n] == "") {
+		print "\treturn call_end" timed "(&call, " slot[n] ");"
+		return
+	}
+	print "\tcall_count" timed "(&call, " slot[n] ");"
+	write_weigh_again(n)
+	print "\treturn call_close(&call);"
 }
 
 function make_wrappers(    n)

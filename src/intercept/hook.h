@@ -39,6 +39,8 @@ void hook_info_memory_after(struct call *call, void *free, const void *total, si
 
 /* hook_pool.c */
 void hook_pool_create(struct call *call, uint64_t pool, const CUmemPoolProps *properties);
+void hook_pool_destroy_before(struct call *call, uint64_t pool);
+void hook_pool_destroy_after(struct call *call, uint64_t pool);
 void hook_pool_import(struct call *call, uint64_t pool);
 void hook_pool_of_device(struct call *call, uint64_t pool, CUdevice device);
 void hook_pool_of_location(struct call *call, uint64_t pool, const CUmemLocation *location,
@@ -87,6 +89,7 @@ void hook_hold_end(struct call *call, uint64_t holder, const struct hold_part *p
 void hook_hold_end_context(struct call *call, uint32_t context);
 
 /* hook_context.c */
+void hook_context_init(struct call *call);
 void hook_context_create(struct call *call, uint64_t handle, CUdevice device);
 void hook_context_destroy_before(struct call *call, uint64_t handle);
 void hook_context_destroy_after(struct call *call, uint64_t handle);

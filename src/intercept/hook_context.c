@@ -9,6 +9,7 @@
 #include "intercept/current.h"
 #include "intercept/deferral.h"
 #include "intercept/hook.h"
+#include "intercept/reading.h"
 #include "intercept/real.h"
 
 #include <errno.h>
@@ -48,8 +49,9 @@ static void end_context(struct call *call, uint64_t handle, enum release_cause c
 }
 
 /* From here until one of the two below nothing of ours touches the context. */
-static void expect(uint32_t number, bool is_certain)
+static void expect(struct call *call, uint32_t number, bool is_certain)
 {
+	reading_before_end(call, number, is_certain);
 	dying = number;
 	deferral_suspend(dying, is_certain);
 }
@@ -61,11 +63,19 @@ static void spare(void)
 	dying = 0;
 }
 
-static void expect_death(uint64_t handle, bool is_certain)
+static void expect_death(struct call *call, uint64_t handle, bool is_certain)
 {
 	struct context context;
 
-	expect(context_find(handle, &context) ? context.number : 0, is_certain);
+	expect(call, context_find(handle, &context) ? context.number : 0, is_certain);
+}
+
+/* From now on the driver answers, until the process ends. */
+void hook_context_init(struct call *call)
+{
+	if (call->result == CUDA_SUCCESS)
+		reading_arm_exit();
+	hook_operation(call, 0, 0, 0, STREAM_NONE);
 }
 
 /* A handle that is handed out anew cannot be that of a living context: we missed its end. */
@@ -77,6 +87,7 @@ void hook_context_create(struct call *call, uint64_t handle, CUdevice device)
 		missed = current_bury(handle);
 		current_meet(handle, device, false);
 		current_set(handle);
+		reading_expect_context(call, handle);
 	}
 	hook_operation(call, handle, 0, 0, STREAM_NONE);
 	if (missed)
@@ -85,8 +96,7 @@ void hook_context_create(struct call *call, uint64_t handle, CUdevice device)
 
 void hook_context_destroy_before(struct call *call, uint64_t handle)
 {
-	(void)call;
-	expect_death(handle, true);
+	expect_death(call, handle, true);
 }
 
 void hook_context_destroy_after(struct call *call, uint64_t handle)
@@ -106,8 +116,7 @@ void hook_context_attach(struct call *call, uint64_t handle)
 
 void hook_context_detach_before(struct call *call, uint64_t handle)
 {
-	(void)call;
-	expect_death(handle, false);
+	expect_death(call, handle, false);
 }
 
 void hook_context_detach_after(struct call *call, uint64_t handle)
@@ -147,16 +156,20 @@ void hook_context_get_current(struct call *call, uint64_t handle)
 
 void hook_context_retain_primary(struct call *call, uint64_t handle, CUdevice device)
 {
+	struct context context;
+
+	if (handle && !context_find(handle, &context))
+		reading_expect_context(call, handle);
 	if (handle)
 		current_meet(handle, device, true);
 	hook_operation(call, handle, (unsigned int)device, 0, STREAM_NONE);
 }
 
-static void expect_primary_death(CUdevice device, bool is_certain)
+static void expect_primary_death(struct call *call, CUdevice device, bool is_certain)
 {
 	struct context context;
 
-	expect(context_find_primary(device, &context) ? context.number : 0, is_certain);
+	expect(call, context_find_primary(device, &context) ? context.number : 0, is_certain);
 }
 
 static bool primary_is_active(CUdevice device)
@@ -172,8 +185,7 @@ static bool primary_is_active(CUdevice device)
 
 void hook_context_release_primary_before(struct call *call, CUdevice device)
 {
-	(void)call;
-	expect_primary_death(device, false);
+	expect_primary_death(call, device, false);
 }
 
 /* The count of holders is the driver's: cudart and libraries have a share in it. */
@@ -190,8 +202,7 @@ void hook_context_release_primary_after(struct call *call, CUdevice device)
 
 void hook_context_reset_primary_before(struct call *call, CUdevice device)
 {
-	(void)call;
-	expect_primary_death(device, true);
+	expect_primary_death(call, device, true);
 }
 
 void hook_context_reset_primary_after(struct call *call, CUdevice device)

@@ -7,6 +7,7 @@
 #include "intercept/current.h"
 #include "intercept/deferral.h"
 #include "intercept/hook.h"
+#include "intercept/reading.h"
 
 #include <errno.h>
 #include <string.h>
@@ -46,7 +47,10 @@ void hook_info_memory_after(struct call *call, void *free, const void *total, si
 {
 	uint64_t is_free, most;
 
-	if (call->result != CUDA_SUCCESS || !free || !total || !counts_pending())
+	if (call->result != CUDA_SUCCESS || !free || !total)
+		return;
+	reading_asked(call, read_number(free, width), read_number(total, width));
+	if (!counts_pending())
 		return;
 	most = read_number(total, width);
 	is_free = read_number(free, width) + deferq_page_bytes(current_ask()->device);

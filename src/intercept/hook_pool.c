@@ -2,6 +2,7 @@
 /* hook_pool.c - where the memory of a pool lies, learnt whenever a pool is handed out. */
 #include "intercept/hook.h"
 #include "intercept/place.h"
+#include "intercept/pool_list.h"
 
 /* Managed memory moves: what it is asked to prefer says little, and never the host. */
 static int place_of(const CUmemLocation *location, CUmemAllocationType type)
@@ -12,10 +13,36 @@ static int place_of(const CUmemLocation *location, CUmemAllocationType type)
 										 place;
 }
 
+/* Of managed memory a device keeps no certain share. */
+static void note(uint64_t pool, const CUmemLocation *location, CUmemAllocationType type)
+{
+	int place = place_of(location, type);
+
+	place_note_pool(pool, place);
+	if (type == CU_MEM_ALLOCATION_TYPE_PINNED)
+		pool_list_add(pool, place);
+}
+
 void hook_pool_create(struct call *call, uint64_t pool, const CUmemPoolProps *properties)
 {
 	if (pool && properties)
-		place_note_pool(pool, place_of(&properties->location, properties->allocType));
+		note(pool, &properties->location, properties->allocType);
+	hook_operation(call, pool, 0, 0, STREAM_NONE);
+}
+
+/* Nobody may ask a pool that the driver is destroying. */
+void hook_pool_destroy_before(struct call *call, uint64_t pool)
+{
+	int device;
+
+	call->has_taken = pool_list_remove(pool, &device);
+	call->named = call->has_taken ? (uint64_t)device : 0;
+}
+
+void hook_pool_destroy_after(struct call *call, uint64_t pool)
+{
+	if (call->has_taken && call->result != CUDA_SUCCESS)
+		pool_list_add(pool, (int)call->named);
 	hook_operation(call, pool, 0, 0, STREAM_NONE);
 }
 
@@ -30,6 +57,7 @@ void hook_pool_of_device(struct call *call, uint64_t pool, CUdevice device)
 {
 	(void)call;
 	place_note_pool(pool, device);
+	pool_list_add(pool, device);
 }
 
 void hook_pool_of_location(struct call *call, uint64_t pool, const CUmemLocation *location,
@@ -37,5 +65,5 @@ void hook_pool_of_location(struct call *call, uint64_t pool, const CUmemLocation
 {
 	(void)call;
 	if (pool)
-		place_note_pool(pool, place_of(location, type));
+		note(pool, location, type);
 }

@@ -14,6 +14,7 @@
 #include "intercept/hook_guard.h"
 #include "intercept/hook_room.h"
 #include "intercept/oom.h"
+#include "intercept/reading.h"
 #include "intercept/real.h"
 
 #define EXPORT __attribute__((visibility("default")))

@@ -51,6 +51,25 @@ START_TEST(handle_comes_back_with_another_number)
 }
 END_TEST
 
+START_TEST(all_can_be_walked_by_number)
+{
+	struct context context;
+	bool is_new;
+
+	ck_assert(!context_get(1, &context));
+	context_add(0x1000, 0, true, &is_new);
+	context_add(0x2000, 1, false, &is_new);
+	context_kill(0x1000);
+	ck_assert(!context_get(0, &context));
+	ck_assert(context_get(1, &context));
+	ck_assert(context.is_dead);
+	ck_assert(context_get(2, &context));
+	ck_assert(!context.is_dead);
+	ck_assert_uint_eq(context.handle, 0x2000);
+	ck_assert(!context_get(3, &context));
+}
+END_TEST
+
 START_TEST(primary_context_of_a_device)
 {
 	struct context context;
@@ -145,6 +164,7 @@ int main(void)
 	tcase_add_test(tests, numbers_count_from_one);
 	tcase_add_test(tests, found_as_it_was_entered);
 	tcase_add_test(tests, handle_comes_back_with_another_number);
+	tcase_add_test(tests, all_can_be_walked_by_number);
 	tcase_add_test(tests, primary_context_of_a_device);
 	tcase_add_test(tests, numbers_run_out);
 	tcase_add_test(tests, reset_forgets_all);

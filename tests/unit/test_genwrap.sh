@@ -54,6 +54,12 @@ expect_refusal 'out of place: room: f()' \
 	'cuX | cuX | 2000 | - | hook | retry; room: f(); after: f() | void'
 expect_refusal 'role count has no use for sync' 'cuX | cuX | 2000 | - | count | sync | void'
 expect_refusal 'role op needs a hook' 'cuX | cuX | 2000 | - | op | retry; sync | void'
+expect_refusal 'not a hook: weigh: memory' 'cuX | cuX | 2000 | - | count | weigh: memory | void'
+expect_refusal 'not a hook: weigh: context(p)' \
+	'cuX | cuX | 2000 | - | hook | weigh: context(p); after: f() | void *p'
+expect_refusal 'not a parameter: q' 'cuX | cuX | 2000 | - | time | weigh: code(q) | void *p, int qq'
+expect_refusal 'out of place: weigh: code' \
+	'cuX | cuX | 2000 | - | op | retry; weigh: code; after: f() | void'
 expect_refusal 'out of place: retry' 'cuX | cuX | 2000 | - | op | sync; retry; after: f() | void'
 expect_refusal 'out of place: sync' 'cuX | cuX | 2000 | - | op | sync; sync; after: f() | void'
 expect_refusal 'not a hook: again' 'cuX | cuX | 2000 | - | op | again; after: f() | void'
@@ -85,6 +91,8 @@ int pp, void *p" << 'END'
 		hook_c(&call, p);
 	} while (oom_retry(&call));
 	deferral_synchronized(&call);
+	reading_quiet(&call);
+	reading_out_of_memory(&call);
 	return call_end(&call);
 END
 expect_body 'cuX | cuX | 1 | - | hook | defer: a_b(p, STREAM_NONE) | void *p' << 'END'
@@ -108,6 +116,7 @@ expect_body 'cuX_ptsz | cuX | 1 | ptsz | hook | room: a(STREAM(s)); retry; after
 		oom_mark(&call);
 		hook_b(&call);
 	} while (oom_retry(&call));
+	reading_out_of_memory(&call);
 	return call_end(&call);
 END
 expect_body 'cuX_ptsz | cuX | 1 | ptsz | op | around: f(STREAM(s)) | CUstream s' << 'END'
@@ -122,6 +131,55 @@ expect_body 'cuX | cuX | 1 | - | time | retry | void' << 'END'
 		oom_mark(&call);
 	} while (oom_retry_timed(&call));
 	return call_end_timed(&call, 0);
+END
+expect_body 'cuX | cuX | 1 | - | time | weigh: code(f); retry | void *f' << 'END'
+	reading_before_first(&call, WEIGHED_CODE, ADDR(f));
+	do {
+		call_returned_timed(&call, REAL(next, cuX)(f));
+		oom_mark(&call);
+	} while (oom_retry_timed(&call));
+	call_count_timed(&call, 0);
+	reading_after(&call);
+	return call_close(&call);
+END
+expect_body 'cuX | cuX | 1 | - | count | weigh: graph; around: f(p) | int *p' << 'END'
+	reading_before(&call, WEIGHED_GRAPH);
+	hook_f_before(&call, p);
+	call_returned_counted(&call, REAL(next, cuX)(p));
+	hook_f_after(&call, p);
+	call_count_counted(&call, 0);
+	reading_after(&call);
+	return call_close(&call);
+END
+expect_body "cuX | cuX | 1 | - | hook | guard: a(p); weigh: code; defer: module_b(p) | void *p" << 'END'
+	if (guard_is_needed() && hook_a(&call, p)) {
+		call_returned(&call, CUDA_ERROR_INVALID_VALUE);
+		hook_module_b_after(&call, p);
+		return guard_end(&call);
+	}
+	if (deferral_is_on() && hook_module_b_defer(&call, p))
+		return call_end(&call);
+	call.is_forwarded = deferral_forward();
+	reading_before(&call, WEIGHED_CODE);
+	hook_module_b_before(&call, p);
+	call_returned(&call, REAL(next, cuX)(p));
+	hook_module_b_after(&call, p);
+	deferral_returned(call.is_forwarded);
+	reading_after(&call);
+	reading_quiet(&call);
+	return call_end(&call);
+END
+expect_body 'cuX | cuX | 1 | - | hook | weigh: context; retry; after: memory_f(p) | void *p' << 'END'
+	reading_before(&call, WEIGHED_CONTEXT);
+	do {
+		call_returned(&call, REAL(next, cuX)(p));
+		oom_mark(&call);
+		hook_memory_f(&call, p);
+	} while (oom_retry(&call));
+	reading_after(&call);
+	reading_quiet(&call);
+	reading_out_of_memory(&call);
+	return call_end(&call);
 END
 expect_body 'cuX | cuX | 1 | - | count | around: f(p) | int *p' << 'END'
 	hook_f_before(&call, p);
