@@ -6,6 +6,7 @@
 #include "intercept/deferral.h"
 #include "intercept/exclude.h"
 #include "intercept/graph_work.h"
+#include "intercept/gpu_times.h"
 #include "intercept/green.h"
 #include "intercept/hold.h"
 #include "intercept/hook.h"
@@ -34,6 +35,7 @@ static void forget_parent(void)
 	deferral_reset();
 	exclude_reset();
 	graph_work_reset();
+	gpu_times_reset();
 	green_reset();
 	hold_reset();
 	module_reset();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/doors.h"
+#include "intercept/cupti.h"
+#include "intercept/cupti_doors.h"
+#include "intercept/gpu_times.h"
 #include "intercept/object.h"
 #include "intercept/real.h"
 #include "intercept/uncovered.h"
@@ -92,6 +95,40 @@ static struct door_answer answer_next(const char *name, const char *version, con
 	return answer_own(RTLD_NEXT, name, version, caller);
 }
 
+void *doors_behind(const char *name, const void *caller)
+{
+	void *address = ask_scope_of(caller, name, NULL);
+
+	return address && !real_is_ours(address) ? address : ask(RTLD_NEXT, name, NULL);
+}
+
+/*
+ * One of CUPTI's functions that we export.  What lies behind us answers where we
+ * would have; RTLD_NEXT begins behind the caller, which only the program itself
+ * has ahead of us.
+ */
+static struct door_answer answer_cupti(int which, void *handle, const char *name,
+				       const char *version, const void *caller)
+{
+	struct object object;
+	void *address;
+
+	if (cupti_covers(caller))
+		return not_ours;
+	if (handle == RTLD_NEXT && (!object_find_address(caller, &object) || *object.path))
+		return not_ours;
+	address = ask(handle == RTLD_NEXT ? RTLD_DEFAULT : handle, name, version);
+	if (real_is_ours(address))
+		address = doors_behind(name, caller);
+	return (struct door_answer){ 1, cupti_doors_replace(which, address) };
+}
+
+/* CUPTI looks the driver's functions up for its own use, and the program makes none of its calls. */
+static bool is_for_cupti(const void *caller)
+{
+	return gpu_times_are_wanted() && cupti_covers(caller);
+}
+
 /*
  * RTLD_NEXT means something only for the caller.  A look-up by libcuda itself
  * is none of the program's.  RTLD_DEFAULT that finds nothing from here may
@@ -100,9 +137,12 @@ static struct door_answer answer_next(const char *name, const char *version, con
 static struct door_answer answer(void *handle, const char *name, const char *version,
 				 const void *caller)
 {
+	int which = name ? cupti_doors_find(name) : -1;
 	void *address;
 
-	if (!is_driver_name(name) || real_is_driver(caller))
+	if (which >= 0)
+		return answer_cupti(which, handle, name, version, caller);
+	if (!is_driver_name(name) || real_is_driver(caller) || is_for_cupti(caller))
 		return not_ours;
 	if (handle == RTLD_NEXT)
 		return answer_next(name, version, caller);

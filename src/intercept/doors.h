@@ -23,6 +23,12 @@ struct door_answer doors_dlsym(void *handle, const char *name, const void *calle
 struct door_answer doors_dlvsym(void *handle, const char *name, const char *version,
 				const void *caller);
 
+/*
+ * What `caller` would have bound to `name`, which we export, without us; NULL:
+ * nothing.
+ */
+void *doors_behind(const char *name, const void *caller);
+
 /* Behind the real cuGetProcAddress: swap `*function` if it is one of those we stand before. */
 void doors_replace_entry(CUresult result, const char *name, void **function, int version,
 			 uint64_t flags);

@@ -235,17 +235,39 @@ function write_defer(n)
 	print "\tcall.is_forwarded = deferral_forward();"
 }
 
+# Whether the call gives a device work whose times CUPTI tells: no clause, it is in the name.
+function has_times(n)
+{
+	return base[n] ~ /^cu(Memcpy|Memset|Launch(Cooperative|Grid|Kernel|$)|GraphLaunch)/
+}
+
+function write_driver(n, text, indent)
+{
+	if (!has_times(n)) {
+		print indent text
+		return
+	}
+	print indent "if (gpu_times_are_on()) {"
+	print indent "\tgpu_times_push(&call);"
+	print indent "\t" text
+	print indent "\tgpu_times_pop();"
+	print indent "} else {"
+	print indent "\t" text
+	print indent "}"
+}
+
+# The driver's call, unless it is refused.
 function write_call(n, timed, indent,    text)
 {
 	text = "call_returned" timed "(&call, " forward_program(n) ");"
 	if (room[n] == "") {
-		print indent text
+		write_driver(n, text, indent)
 		return
 	}
 	print indent "if (!room_is_watched()) {"
-	print indent "\t" text
+	write_driver(n, text, indent "\t")
 	print indent "} else if (" hook_call(n, room[n], "") ") {"
-	print indent "\t" text
+	write_driver(n, text, indent "\t")
 	print indent "\thook_room_leave(&call);"
 	print indent "}"
 }
@@ -393,6 +415,20 @@ function write_tables(    n)
 		if (slot[n] >= 0)
 			print "\tAPI_" symbol[n] ","
 	print "};"
+	print ""
+	print "const uint16_t api_with_times[API_WITH_TIMES] = {"
+	for (n = 1; n <= rows; n++)
+		if (has_times(n))
+			print "\tAPI_" symbol[n] ","
+	print "};"
+}
+
+function count_times(    n, count)
+{
+	count = 0
+	for (n = 1; n <= rows; n++)
+		count += has_times(n)
+	return count
 }
 
 function make_table(    n)
@@ -409,7 +445,7 @@ function make_table(    n)
 	print "\tAPI_COUNT"
 	print "};"
 	print ""
-	print "enum { SLOT_COUNT = " slots " };"
+	print "enum { SLOT_COUNT = " slots ", API_WITH_TIMES = " count_times() " };"
 	print ""
 	print "/* Only the types of its members are used, to check calls through plain pointers. */"
 	print "struct api_type {"
@@ -420,6 +456,7 @@ function make_table(    n)
 	print "extern const char *const api_symbol[API_COUNT];"
 	print "extern void *const api_wrapper[API_COUNT];"
 	print "extern const uint16_t api_of_slot[SLOT_COUNT];"
+	print "extern const uint16_t api_with_times[API_WITH_TIMES];"
 	print ""
 	print "#endif"
 }
@@ -433,6 +470,9 @@ function make_map(    n)
 	print "\tdlsym;"
 	print "\tdlvsym;"
 	print "\tInitializeInjectionNvtx2;"
+	print "\tcuptiActivityRegisterCallbacks;"
+	print "\tcuptiSubscribe;"
+	print "\tcuptiSubscribe_v2;"
 	for (n = 1; n <= rows; n++)
 		print "\t" symbol[n] ";"
 	print "local:"

@@ -8,7 +8,9 @@
 #include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/deferral.h"
+#include "intercept/gpu_times.h"
 #include "intercept/hook.h"
+#include "intercept/limit.h"
 #include "intercept/reading.h"
 #include "intercept/real.h"
 
@@ -53,12 +55,15 @@ static void expect(struct call *call, uint32_t number, bool is_certain)
 {
 	reading_before_end(call, number, is_certain);
 	dying = number;
+	gpu_times_flush();
 	deferral_suspend(dying, is_certain);
+	limit_stay_home();
 }
 
 /* What has not ended goes on. */
 static void spare(void)
 {
+	limit_go_out();
 	deferral_resume(dying);
 	dying = 0;
 }
@@ -76,6 +81,8 @@ void hook_context_init(struct call *call)
 	if (call->result == CUDA_SUCCESS)
 		reading_arm_exit();
 	hook_operation(call, 0, 0, 0, STREAM_NONE);
+	if (call->result == CUDA_SUCCESS)
+		gpu_times_start(call);
 }
 
 /* A handle that is handed out anew cannot be that of a living context: we missed its end. */

@@ -8,6 +8,7 @@
 #include "intercept/call.h"
 #include "intercept/deferral.h"
 #include "intercept/doors.h"
+#include "intercept/gpu_times.h"
 #include "intercept/guard.h"
 #include "intercept/hook.h"
 #include "intercept/hook_copy.h"
