@@ -301,4 +301,5 @@ void ingest_free(struct ingest *ingest)
 	ingest_reading_free(ingest);
 	ingest_peak_free(&ingest->peak);
 	ingest_total_free(&ingest->total);
+	ingest_gpu_free(&ingest->gpu);
 }

@@ -10,6 +10,7 @@
  *	ingest_identity	devices, contexts, streams, events, threads: who is who
  *	ingest_end	how blocks end: frees, deferred or not, releases, findings
  *	ingest_transfer	a copy, and the blocks it touches
+ *	ingest_gpu	what devices did, and for which transfer
  *	ingest_counter	calls that were only counted, records that were lost
  *	ingest_block	blocks by number and by address
  *	ingest_total	sums per function, transfer sites and their sums
@@ -27,6 +28,7 @@
 
 #include "report/ingest_block.h"
 #include "report/ingest_clock.h"
+#include "report/ingest_gpu.h"
 #include "report/ingest_map.h"
 #include "report/ingest_peak.h"
 #include "report/ingest_reading.h"
@@ -106,6 +108,7 @@ struct ingest_process {
 	bool is_ended; /* nothing more will be written */
 	bool is_done;  /* and all of it is read */
 	bool never_waits;  /* its policy lets no free wait */
+	bool has_gpu_times; /* CUPTI tells of its devices */
 	bool has_nonsense; /* numbers that are none of a program's; it was said */
 
 	struct ingest_table threads; /* by number: struct ingest_thread */
@@ -136,6 +139,7 @@ struct ingest {
 	struct ingest_peak peak;
 	struct ingest_readings readings;
 	struct ingest_total total;
+	struct ingest_gpu gpu;
 	struct ingest_process *processes;
 	uint64_t next_allocation, next_transfer;
 	uint32_t next_process, next_device, next_context, next_stream, next_event, next_thread;

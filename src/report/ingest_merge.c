@@ -17,6 +17,7 @@ static uint32_t text_slots(const struct record *record)
 	case RECORD_MODULE:
 	case RECORD_UNCOVERED:
 	case RECORD_THREAD:
+	case RECORD_GPU_NAME:
 		return record->text_slots;
 	default:
 		return 0;

@@ -5,6 +5,7 @@
 #include "core/api_names.h"
 #include "report/ingest_counter.h"
 #include "report/ingest_end.h"
+#include "report/ingest_gpu.h"
 #include "report/ingest_transfer.h"
 #include "report/message.h"
 
@@ -16,6 +17,7 @@ enum {
 	NOT_READY = 600, /* CUDA_ERROR_NOT_READY: an answer, no failure */
 	SIZE_BITS = 50,	 /* no device has a petabyte */
 	TICK_BITS = 56,	 /* nor does a thread wait for months inside the driver */
+	TIME_BITS = 62,	 /* nor has a machine run for a century */
 };
 
 /* Functions that make or end what has a handle, told by their base name. */
@@ -336,6 +338,8 @@ static void handle_text(struct ingest_process *process, struct ingest_thread *th
 		store_row_module(&process->ingest->rows, call, copy, *build_id ? build_id : NULL);
 	else if (record->kind == RECORD_THREAD)
 		ingest_identity_name_thread(process, thread, copy);
+	else if (record->kind == RECORD_GPU_NAME)
+		ingest_gpu_name(process, record, copy, call->start_ns);
 	else
 		store_row_uncovered(&process->ingest->rows, call, record, copy);
 }
@@ -370,6 +374,9 @@ static void handle(struct ingest_process *process, struct ingest_thread *thread,
 		break;
 	case RECORD_FINDING:
 		ingest_end_finding(process, record, call);
+		break;
+	case RECORD_GPU:
+		ingest_gpu(process, record, call->start_ns);
 		break;
 	case RECORD_CONTEXT:
 		ingest_identity_describe_context(process, record_context(record), record,
@@ -416,6 +423,9 @@ static bool is_nonsense(const struct record *record)
 	case RECORD_RELEASE:
 	case RECORD_FINDING:
 		return record->c >> SIZE_BITS;
+	case RECORD_GPU:
+		return record->a >> TIME_BITS || record->b >> TICK_BITS ||
+		       record->c >> SIZE_BITS;
 	case RECORD_FLUSH:
 		return (record->a | record->b | record->stream) >> SIZE_BITS ||
 		       record->c >> TICK_BITS;

@@ -340,6 +340,19 @@ static bool find_row(struct ingest_process *process)
 	return is_found;
 }
 
+/* What was not told of before is joined to no transfer that was stored before. */
+static bool hears_devices(struct ingest_process *process)
+{
+	sqlite3_stmt *query = ask(process->ingest,
+				  "SELECT count(*) FROM gpu_times "
+				  "WHERE process_id = ? AND start_ns IS NOT NULL",
+				  process->id);
+	bool is_heard = store_next(process->ingest->store, query) && number_at(query, 0);
+
+	sqlite3_finalize(query);
+	return is_heard;
+}
+
 void ingest_resume_process(struct ingest_process *process)
 {
 	if (!find_row(process))
@@ -353,4 +366,5 @@ void ingest_resume_process(struct ingest_process *process)
 	read_streams(process);
 	read_events(process);
 	read_blocks(process);
+	process->has_gpu_times = hears_devices(process);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/ingest_transfer.h"
 
+#include "report/ingest_gpu.h"
+
 #include <string.h>
 
 /* One end of a copy. */
@@ -203,5 +205,7 @@ void ingest_transfer(struct ingest_process *process, struct ingest_thread *threa
 					       record->stream);
 	row.site_id = describe_site(process, record, call, &source, &target);
 	store_row_transfer(&process->ingest->rows, &row);
+	ingest_gpu_expect(process, thread->number, record->start,
+			  &process->ingest->total.site[row.site_id - 1], row.id, record->c);
 	ingest_total_transfer(&process->ingest->total, row.site_id, record->c, row.duration_ns);
 }

@@ -62,6 +62,7 @@ void query_free(struct query *query, struct report *report);
 void query_ledger(struct query *query, struct report *report);
 void query_leak(struct query *query, struct report *report);
 void query_transfer(struct query *query, struct report *report);
+void query_gpu(struct query *query, struct report *report);
 void query_call(struct query *query, struct report *report);
 void query_trouble(struct query *query, struct report *report);
 void query_finding(struct query *query, struct report *report);

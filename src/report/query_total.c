@@ -10,6 +10,7 @@
 #include "report/store.h"
 #include "report/total.h"
 #include "report/total_free.h"
+#include "report/total_gpu.h"
 
 /* Slices of time in `sample`. */
 #define SLICES "480"
@@ -174,6 +175,9 @@ static void make_up_for_age(struct query *query)
 	if (!has_table(query, "physical_device"))
 		make_temporary(query, "CREATE TEMP VIEW %s AS %s", "physical_device",
 			       store_physical_device);
+	if (!has_table(query, "gpu_times"))
+		query_run(query, "CREATE TEMP TABLE gpu_times(process_id, start_ns, end_ns, why,"
+				 " lost)");
 	if (!has_table(query, "finding"))
 		query_run(query, "CREATE TEMP TABLE finding(process_id, kind, api_id,"
 				 " allocation_id, address, at_ns, thread_id, context_id, caller)");
@@ -193,6 +197,14 @@ static void make_allocation_totals(struct query *query)
 	make_table(query, "pending_total", total_free_pending_columns);
 	if (total_allocations(query->db, "temp") != SQLITE_OK)
 		store_reader_fail(query->db, query->path);
+}
+
+/* Where no devices were heard, the table stays empty. */
+static void make_gpu_totals(struct query *query)
+{
+	make_table(query, "gpu_total", total_gpu_columns);
+	if (has_table(query, "gpu_work_row"))
+		query_run(query, total_gpu);
 }
 
 static void make_totals(struct query *query)
@@ -219,5 +231,7 @@ void query_total(struct query *query)
 	    !has_table(query, "free_total") ||
 	    !query_number(query, "SELECT count(*) FROM allocation_total", 0))
 		make_allocation_totals(query);
+	if (!query->is_complete || !has_table(query, "gpu_total"))
+		make_gpu_totals(query);
 	query_run(query, "PRAGMA query_only = 1");
 }

@@ -339,4 +339,5 @@ void query_transfer(struct query *query, struct report *report)
 	add_places(query, report);
 	add_sizes(query, report);
 	add_holders(query, report, all_ns);
+	query_gpu(query, report);
 }

@@ -208,6 +208,12 @@ CREATE TABLE transfer_row (
 	target_allocation_id INTEGER REFERENCES allocation
 );
 
+CREATE TABLE transfer_gpu (		-- when the device did it, where that was recorded
+	transfer_id INTEGER PRIMARY KEY REFERENCES transfer_row,
+	start_ns INTEGER NOT NULL,
+	duration_ns INTEGER NOT NULL
+);
+
 CREATE VIEW transfer AS			-- one copy, memset or prefetch, or those of a graph's launch
 SELECT
 	r.id AS id,
@@ -238,9 +244,11 @@ SELECT
 					-- kind, source_kind and target_kind: those of the whole
 					-- graph, 0 in the bodies of its conditional nodes, whose
 					-- bytes are those of one run, or (UNKNOWN) not known
-	NULL AS gpu_start_ns,
-	NULL AS gpu_duration_ns
-FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id;
+	g.start_ns AS gpu_start_ns,	-- on the device; NULL: not known
+	g.duration_ns AS gpu_duration_ns	-- of all that was done for it; what CUPTI tells of several
+					-- transfers as of one is divided among them by their bytes
+FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id
+LEFT JOIN transfer_gpu g ON g.transfer_id = r.id;
 
 CREATE TRIGGER transfer_insert INSTEAD OF INSERT ON transfer BEGIN
 	INSERT INTO transfer_site(process_id, kind, api_id, is_async, source_kind, target_kind,
@@ -256,6 +264,57 @@ CREATE TRIGGER transfer_insert INSTEAD OF INSERT ON transfer BEGIN
 		new.bytes, new.start_ns, new.duration_ns, new.source_address, new.target_address,
 		new.source_allocation_id, new.target_allocation_id);
 END;
+
+-- What devices did beside that, as CUPTI tells it: kernels, migrations of managed
+-- memory, and copies whose call is not known.  The view `gpu_work` has all of it.
+CREATE TABLE gpu_work_site (
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	kind TEXT NOT NULL,		-- copy, memset, kernel, migration
+	direction TEXT,			-- as transfer.kind; of kernels NULL
+	source_kind TEXT,
+	target_kind TEXT,
+	number INTEGER,			-- of a kernel, in its process; 0: one of too many
+	name TEXT			-- of a kernel, as its code has it
+);
+
+CREATE TABLE gpu_work_row (
+	id INTEGER PRIMARY KEY,
+	site_id INTEGER NOT NULL REFERENCES gpu_work_site,
+	start_ns INTEGER NOT NULL,
+	duration_ns INTEGER NOT NULL,
+	bytes INTEGER,			-- NULL of kernels
+	count INTEGER NOT NULL DEFAULT 1	-- migrations that the row stands for
+);
+
+CREATE VIEW gpu_work AS			-- one piece of work of a device
+SELECT
+	s.process_id AS process_id,
+	s.kind AS kind,			-- copy, memset, kernel, migration
+	s.direction AS direction,
+	r.start_ns AS start_ns,
+	r.duration_ns AS duration_ns,	-- of several migrations their sum
+	r.bytes AS bytes,
+	r.count AS count,
+	s.source_kind AS source_kind,
+	s.target_kind AS target_kind,
+	s.name AS name,
+	NULL AS transfer_id
+FROM gpu_work_row r JOIN gpu_work_site s ON s.id = r.site_id
+UNION ALL
+SELECT
+	s.process_id, CASE s.kind WHEN 'MEMSET' THEN 'memset' ELSE 'copy' END, s.kind, g.start_ns,
+	g.duration_ns, r.bytes, max(s.copies, 1), s.source_kind, s.target_kind, NULL, r.id
+FROM transfer_gpu g JOIN transfer_row r ON r.id = g.transfer_id
+JOIN transfer_site s ON s.id = r.site_id;
+
+CREATE TABLE gpu_times (		-- a process that was to be recorded with GPU times
+	process_id INTEGER NOT NULL REFERENCES process,
+	start_ns INTEGER,		-- NULL: there are none
+	end_ns INTEGER,			-- NULL: they last to the end
+	why TEXT,			-- there are none, or they ended
+	lost INTEGER NOT NULL DEFAULT 0	-- pieces of work that CUPTI had no room for
+);
 
 CREATE TABLE operation (		-- stream, event, synchronise, context, graph calls
 	id INTEGER PRIMARY KEY,
@@ -482,6 +541,20 @@ CREATE TABLE transfer_total (		-- sums, so that a report opens at once
 	host_ns INTEGER NOT NULL,
 	max_ns INTEGER NOT NULL,
 	failed INTEGER NOT NULL
+);
+
+CREATE TABLE gpu_total (		-- sums over gpu_work, so that a report opens at once
+	process_id INTEGER NOT NULL,
+	kind TEXT NOT NULL,
+	direction TEXT,
+	source_kind TEXT,
+	target_kind TEXT,
+	name TEXT,
+	count INTEGER NOT NULL,
+	bytes INTEGER,
+	gpu_ns INTEGER NOT NULL,
+	max_ns INTEGER NOT NULL,
+	joined INTEGER NOT NULL		-- rows of transfer that are in it
 );
 
 CREATE TABLE stack (id INTEGER PRIMARY KEY, process_id INTEGER REFERENCES process);

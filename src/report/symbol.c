@@ -193,11 +193,20 @@ static char *demangle(struct symbol_map *map, const char *name)
 	return readable ? readable : strdup(name);
 }
 
+const char *symbol_readable(struct symbol_map *map, const char *raw)
+{
+	struct name *name = allocate(sizeof(*name));
+
+	name->text = demangle(map, raw);
+	name->next = map->names;
+	map->names = name;
+	return name->text;
+}
+
 const char *symbol_name(struct symbol_map *map, const char *path, int64_t offset)
 {
 	struct file *file = open_file(map, path);
 	const char *raw;
-	struct name *name;
 
 	if (!file || !file->elf)
 		return NULL;
@@ -205,9 +214,5 @@ const char *symbol_name(struct symbol_map *map, const char *path, int64_t offset
 	raw = symbol_elf_find(file->elf, (uint64_t)offset - 1);
 	if (!raw)
 		return NULL;
-	name = allocate(sizeof(*name));
-	name->text = demangle(map, raw);
-	name->next = map->names;
-	map->names = name;
-	return name->text;
+	return symbol_readable(map, raw);
 }

@@ -31,4 +31,7 @@ void symbol_locate(const struct symbol_map *map, int64_t process_id, uint64_t ad
  */
 const char *symbol_name(struct symbol_map *map, const char *path, int64_t offset);
 
+/* A C++ name in readable form, or as it is; owned by the map. */
+const char *symbol_readable(struct symbol_map *map, const char *name);
+
 #endif
