@@ -27,10 +27,7 @@ enum { SLOT_BYTES = 160, KINDS = 64, EARLIER_MAX = 64, TAKEN = CUPTI_TAKEN, REFU
 
 /* Functions that it has numbers for: the place in this list, from 1. */
 static const char *const functions[] = {
-	"cuInit", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2",
-	"cuMemcpyDtoH_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2",
-	"cuMemcpyBatchAsync_v2", "cuMemsetD8_v2", "cuMemsetD8Async", "cuMemsetD32Async",
-	"cuLaunchKernel", "cuGraphLaunch", "cuStreamSynchronize", "cuMemcpy2D_v2",
+#include "support/fake/functions.h"
 };
 
 enum { FUNCTIONS = sizeof(functions) / sizeof(*functions) };
