@@ -160,6 +160,8 @@ static void prepare_environment(void)
 		message_die(EXIT_COULD_NOT, "the simulated driver was not found; set "
 			    "CUSTODY_SIMDRIVER to the directory of its libcuda.so.1");
 	prepend("LD_LIBRARY_PATH", path, ":;");
+	/* A real GPU's memory says nothing about a simulated one. */
+	setenv("CUSTODY_NVML", "none", 0);
 }
 
 /* The template with all that is known: where it is relative, from here. */

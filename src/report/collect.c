@@ -5,8 +5,10 @@
 #include "report/collect_pace.h"
 #include "report/collect_process.h"
 #include "report/collect_progress.h"
+#include "report/collect_sample.h"
 #include "report/collect_survivor.h"
 #include "report/collect_trace.h"
+#include "report/collect_watch.h"
 #include "report/ingest_counter.h"
 #include "report/message.h"
 
@@ -27,6 +29,7 @@ enum {
 	BUSY_RECORDS = 20000, /* so many at one look: the next one is due at once */
 	RECLAIM_NS = 1000000000,
 	PATIENCE_NS = 1000000000, /* for processes that outlive the program */
+	CONTEXT_SOON_S = 60, /* a process makes its first context within this time */
 };
 
 struct collector {
@@ -44,6 +47,8 @@ struct collector {
 	int64_t committed_ns; /* when */
 	int64_t looked_ns;    /* for ends of processes */
 	int64_t reclaimed_ns; /* chunks of dead threads */
+	struct collect_sampler *sampler;
+	int watch; /* of the session's directory; -1: none */
 	uint64_t refused;     /* directories whose control page cannot be read */
 	char refused_name[NAME_MAX + 1];
 };
@@ -89,6 +94,7 @@ static bool is_known(const struct collector *collector, const char *name)
 static void consider(struct collector *collector, const char *name)
 {
 	char path[PATH_MAX], why[PATH_MAX + 128];
+	struct ingest_process *process;
 	struct ingest_map map;
 	int code;
 
@@ -107,7 +113,10 @@ static void consider(struct collector *collector, const char *name)
 		return;
 	if (!collector->has_store)
 		open_store(collector, map.control);
-	collect_process_find(ingest_process_add(&collector->ingest, &map, name));
+	process = ingest_process_add(&collector->ingest, &map, name);
+	collect_process_find(process);
+	if (process->is_local && !process->is_done && collect_process_is_alive(process))
+		collect_sample_start(&collector->sampler);
 }
 
 /* By the serial behind the pid, so that parents and older images come first. */
@@ -269,6 +278,19 @@ static void commit_if_due(struct collector *collector)
 	collector->committed_ns = now_ns();
 }
 
+/* Before the first context of each process it must be known what others have. */
+static bool awaits_context(const struct collector *collector)
+{
+	const struct ingest_process *process;
+	int64_t now = now_ns();
+
+	for (process = collector->ingest.processes; process; process = process->next)
+		if (!process->is_ended && !process->contexts.count &&
+		    (now - process->start_ns) / 1000000000 < CONTEXT_SOON_S)
+			return true;
+	return false;
+}
+
 /* How many records were handled. */
 static uint64_t pass_all(struct collector *collector)
 {
@@ -281,6 +303,7 @@ static uint64_t pass_all(struct collector *collector)
 		return 0;
 	for (process = ingest->processes; process; process = process->next)
 		horizon = least(horizon, pass(collector, process));
+	collect_sample_take(collector->sampler, ingest, awaits_context(collector));
 	if (horizon != INT64_MAX)
 		ingest_peak_apply(&ingest->peak, horizon);
 	commit_if_due(collector);
@@ -339,19 +362,31 @@ static bool may_still_come(struct collector *collector)
 	       (survivor == SURVIVOR_IDLE && now_ns() - collector->end_seen_ns < PATIENCE_NS);
 }
 
-static void read_link(struct collector *collector, int timeout_ms)
+static void hear_record(struct collector *collector)
 {
-	struct pollfd wait = { .fd = -1, .events = POLLIN };
-	ssize_t got;
+	ssize_t got = read(collector->link->from_record, &collector->end, sizeof(collector->end));
 
-	if (!collector->program_ended)
-		wait.fd = collector->link->from_record;
-	if (poll(&wait, 1, timeout_ms) <= 0 || wait.fd < 0)
-		return;
-	got = read(wait.fd, &collector->end, sizeof(collector->end));
 	collector->has_end = got == (ssize_t)sizeof(collector->end);
 	collector->program_ended = got >= 0 || errno != EINTR;
 	collector->end_seen_ns = now_ns();
+}
+
+/* Whoever joins the session is looked at soon: its control page is there in a moment. */
+static void read_link(struct collector *collector, int timeout_ms)
+{
+	struct pollfd wait[] = { { .fd = -1, .events = POLLIN },
+				 { .fd = collector->watch, .events = POLLIN } };
+
+	if (!collector->program_ended)
+		wait[0].fd = collector->link->from_record;
+	if (poll(wait, 2, timeout_ms) <= 0)
+		return;
+	if (wait[1].revents) {
+		collect_watch_drain(collector->watch);
+		collector->pace.wait_ms = 0;
+	}
+	if (wait[0].revents)
+		hear_record(collector);
 }
 
 /* The program of `record` has ended, others of its family have not: it need not wait for them. */
@@ -389,6 +424,7 @@ static void complete(struct collector *collector)
 {
 	struct store *store = collector->ingest.store;
 
+	collect_sample_stop(&collector->sampler);
 	if (collector->has_end)
 		collect_trace_note_exit(&collector->ingest, &collector->end);
 	collect_progress_update(&collector->progress, 1, 1);
@@ -421,6 +457,7 @@ bool collect_run(struct session *session, const struct collect_link *link)
 		return true;
 	}
 	signal(SIGBUS, explain_bus_error);
+	collector.watch = collect_watch_open(session->directory);
 	for (;;) {
 		bool is_last = collector.program_ended;
 		uint64_t handled;
@@ -440,6 +477,8 @@ bool collect_run(struct session *session, const struct collect_link *link)
 	}
 	if (collector.has_store)
 		complete(&collector);
+	if (collector.watch >= 0)
+		close(collector.watch);
 	if (collector.refused)
 		message_warn("what cannot be read stays in %s", session->directory);
 	else

@@ -254,6 +254,9 @@ void ingest_reading_push_sample(struct ingest *ingest, const char *uuid, int64_t
 void ingest_reading_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
 			   int64_t free_bytes)
 {
+	/* It is handed over later than it was taken: what is settled meanwhile stays so. */
+	if (at_ns < ingest->peak.applied_ns)
+		at_ns = ingest->peak.applied_ns;
 	ingest_reading_push_sample(ingest, uuid, at_ns, free_bytes);
 	ingest_reading_note_sample(ingest, uuid, at_ns, free_bytes);
 }

@@ -393,6 +393,106 @@ START_TEST(what_a_killed_process_had_pending_ends_with_it)
 }
 END_TEST
 
+/* "GPU-..." of the device below, and what the fake library says is free on it. */
+static void say_free(uint64_t mib)
+{
+	char path[80], draft[96];
+	FILE *stream;
+
+	snprintf(path, sizeof(path), "%s.free", trace);
+	snprintf(draft, sizeof(draft), "%s.new", path);
+	stream = fopen(draft, "w");
+	fprintf(stream, "GPU-00000000-0000-0000-0000-000000000001 1\n"
+			"GPU-11110000-0000-0000-2222-000000000000 %llu\n",
+		(unsigned long long)(mib * MIB));
+	fclose(stream);
+	rename(draft, path);
+}
+
+static bool use_fake_nvml(void)
+{
+	const char *build = getenv("top_builddir");
+	char path[PATH_MAX], state[80];
+
+	snprintf(path, sizeof(path), "%s/tests/support/fake/libnvidia-ml.so.1",
+		 build ? build : ".");
+	snprintf(state, sizeof(state), "%s.free", trace);
+	setenv("CUSTODY_NVML", path, 1);
+	setenv("FAKE_NVML", state, 1);
+	return !access(path, R_OK);
+}
+
+/* Its call that makes the context takes a while, and meanwhile less is free already. */
+static void make_context_and_die(uint64_t total, uint64_t used)
+{
+	const struct record device = { .kind = RECORD_DEVICE, .a = 0x1111, .b = 0x2222,
+				       .c = total * MIB, .aux = 1 };
+	enum clock_mode clock = clock_choose();
+	struct record context, read, said = device;
+	uint64_t start;
+
+	session_writer_open(&writer, session, (int)getpid(), 0);
+	writer.tid = (uint32_t)getpid();
+	writer.clock = writer.control->clock = clock;
+	clock_read_triple(&writer.control->start, clock);
+	read_boot_id(writer.control->boot_id, CONTROL_TEXT_BYTES);
+	sleep_us(900000);
+	start = said.start = clock_ticks(clock);
+	say_free(total - used - 100);
+	sleep_us(200000);
+	context = session_writer_context(start, 1, 0x77);
+	read = session_writer_reading(start, READING_AFTER, WEIGHED_CONTEXT, (total - used) * MIB,
+				      total * MIB, 0, 0);
+	read.duration = (uint32_t)((clock_ticks(clock) - start) >> 10);
+	read.flags |= RECORD_LONG;
+	session_writer_put_text(&writer, 1, said, "GPU");
+	session_writer_put(&writer, 1, context);
+	session_writer_put(&writer, 1, read);
+	sleep_us(700000); /* until a sample comes that is taken seldom */
+	raise(SIGKILL);
+}
+
+START_TEST(context_is_told_from_what_others_have)
+{
+	enum { ALL = 8000, OTHERS = 1000, CONTEXT = 500 };
+	pid_t program, collector;
+
+	ck_assert(use_fake_nvml());
+	say_free(ALL - OTHERS);
+	program = fork();
+	if (!program)
+		make_context_and_die(ALL, OTHERS + CONTEXT);
+	await_control(program);
+	collector = start_collector();
+	ck_assert_int_eq(WTERMSIG(await(program)), SIGKILL);
+	ck_assert_int_eq(await(collector), 0);
+	ck_assert_int_eq(ask("SELECT bytes FROM overhead WHERE kind = 'context'"), CONTEXT * MIB);
+	ck_assert_int_eq(ask("SELECT context_bytes FROM reading"), CONTEXT * MIB);
+	ck_assert_int_eq(ask("SELECT foreign_bytes FROM reading"), OTHERS * MIB);
+	ck_assert_int_eq(ask("SELECT count(*) FROM device_sample WHERE free_bytes = 1"), 1);
+	ck_assert_int_ge(ask("SELECT count(*) FROM device_sample"), 2);
+	ck_assert_int_le(ask("SELECT count(*) FROM device_sample"), 4);
+}
+END_TEST
+
+START_TEST(library_that_is_not_there_is_no_trouble)
+{
+	pid_t program, collector;
+
+	setenv("CUSTODY_NVML", "/nowhere/libnvidia-ml.so.1", 1);
+	program = fork();
+	if (!program)
+		make_context_and_die(8000, 1500);
+	await_control(program);
+	collector = start_collector();
+	await(program);
+	ck_assert_int_eq(await(collector), 0);
+	ck_assert_int_eq(ask("SELECT bytes FROM overhead WHERE kind = 'context'"), INT64_MIN);
+	ck_assert_int_eq(ask("SELECT foreign_bytes FROM reading"), 1500 * MIB);
+	ck_assert_int_eq(ask("SELECT count(*) FROM device_sample"), 0);
+}
+END_TEST
+
 static void fill_for_damage(void)
 {
 	struct record module = { .kind = RECORD_MODULE, .start = 2500, .a = 0x400000, .b = 8192 };
@@ -480,6 +580,8 @@ static Suite *make_suite(void)
 	tcase_add_test(live, collector_that_is_killed_knows_what_is_pending);
 	tcase_add_test(live, collector_that_is_killed_goes_on_with_readings);
 	tcase_add_test(live, what_a_killed_process_had_pending_ends_with_it);
+	tcase_add_test(live, context_is_told_from_what_others_have);
+	tcase_add_test(live, library_that_is_not_there_is_no_trouble);
 	tcase_add_loop_test(amid, damaged_bytes_never_crash_the_collector, 0, 60);
 	suite_add_tcase(suite, live);
 	suite_add_tcase(suite, amid);
