@@ -554,6 +554,26 @@ uint64_t tracker_count(void)
 	return count;
 }
 
+static void see_page(const struct block_page *page,
+		     void (*see)(const struct block *block, void *argument), void *argument)
+{
+	for (uint32_t i = 0; i < page->count; i++)
+		if (block_table_begins(page, &page->blocks[i]))
+			see(&page->blocks[i], argument);
+}
+
+void tracker_walk(void (*see)(const struct block *block, void *argument), void *argument)
+{
+	for (int i = 0; i < SHARDS; i++) {
+		struct block_shard *shard = &shards[i];
+
+		lock_take(&shard->lock);
+		for (uint32_t j = 0; shard->pages && j <= shard->mask; j++)
+			see_page(&shard->pages[j], see, argument);
+		lock_give(&shard->lock);
+	}
+}
+
 bool tracker_check(void)
 {
 	bool is_good = true;

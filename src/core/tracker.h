@@ -86,6 +86,9 @@ void tracker_reset(void);
 
 uint64_t tracker_count(void);
 
+/* Show every block once; `see` runs under a lock, and what changes meanwhile may be missed. */
+void tracker_walk(void (*see)(const struct block *block, void *argument), void *argument);
+
 /* Walk everything and say whether it is consistent; for tests and debug builds. */
 bool tracker_check(void);
 

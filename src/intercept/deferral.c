@@ -6,6 +6,7 @@
 #include "intercept/current.h"
 #include "intercept/exclude.h"
 #include "intercept/hook.h"
+#include "intercept/limit.h"
 #include "intercept/real.h"
 
 #include <errno.h>
@@ -84,7 +85,7 @@ void deferral_meet(uint64_t handle, uint32_t number, int device)
 	configure_once();
 	if (deferral_is_on() && REAL(driver, cuDeviceTotalMem_v2)(&total, device) == CUDA_SUCCESS &&
 	    total)
-		deferq_open((CUcontext)(uintptr_t)handle, number, device, total);
+		deferq_open((CUcontext)(uintptr_t)handle, number, device, limit_total(total));
 }
 
 void deferral_reset(void)

@@ -35,7 +35,8 @@ void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream
 
 /* hook_info.c; `free` and `total` point to numbers of `width` bytes. */
 void hook_info_memory_before(struct call *call, void *free, const void *total, size_t width);
-void hook_info_memory_after(struct call *call, void *free, const void *total, size_t width);
+void hook_info_memory_after(struct call *call, void *free, void *total, size_t width);
+void hook_info_total(struct call *call, void *total, size_t width);
 
 /* hook_pool.c */
 void hook_pool_create(struct call *call, uint64_t pool, const CUmemPoolProps *properties);
@@ -61,6 +62,7 @@ bool hook_array_destroy_defer(struct call *call, uint64_t handle);
 void hook_array_destroy_before(struct call *call, uint64_t handle);
 void hook_array_destroy_after(struct call *call, uint64_t handle);
 uint64_t hook_array_element_bytes(unsigned int format, unsigned int channels);
+uint64_t hook_array_bytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels);
 
 /* hook_vmm.c: virtual memory and multicast objects. */
 void hook_vmm_create(struct call *call, uint64_t handle, uint64_t bytes,

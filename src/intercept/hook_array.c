@@ -164,7 +164,7 @@ void hook_array_create_v1(struct call *call, uint64_t handle, const CUDA_ARRAY_D
 }
 
 /* Layers of a layered array stay as they are from level to level; other extents halve. */
-static uint64_t mipmap_bytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels)
+uint64_t hook_array_bytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels)
 {
 	bool has_layers = shape.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
 	uint64_t bytes = 0;
@@ -183,7 +183,8 @@ static uint64_t mipmap_bytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels)
 void hook_array_create_mipmapped(struct call *call, uint64_t handle,
 				 const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
-	begin_array(call, handle, is_readable(call, shape) ? mipmap_bytes(*shape, levels) : 0, 0);
+	begin_array(call, handle, is_readable(call, shape) ? hook_array_bytes(*shape, levels) : 0,
+		    0);
 }
 
 /* The bytes are another interface's: an array that no sum counts. */
@@ -193,7 +194,7 @@ void hook_array_external(struct call *call, uint64_t handle, uint64_t memory,
 	uint64_t bytes = 0;
 
 	if (is_readable(call, mipmap))
-		bytes = mipmap_bytes(mipmap->arrayDesc, mipmap->numLevels);
+		bytes = hook_array_bytes(mipmap->arrayDesc, mipmap->numLevels);
 	begin_array(call, handle, bytes, memory);
 }
 

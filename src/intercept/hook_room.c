@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/hook_room.h"
+#include "intercept/capture.h"
+#include "intercept/current.h"
 #include "intercept/fail_nth.h"
+#include "intercept/hook.h"
+#include "intercept/limit.h"
+#include "intercept/place.h"
+
+enum { PITCH_BYTES = 512 }; /* rows of cuMemAllocPitch begin at multiples of it */
 
 _Atomic bool room_is_scarce;
 
@@ -8,11 +15,13 @@ void room_start(void)
 {
 	bool is_scarce = fail_nth_start();
 
+	is_scarce = limit_start() || is_scarce;
 	atomic_store_explicit(&room_is_scarce, is_scarce, memory_order_relaxed);
 }
 
 void room_reset(void)
 {
+	limit_reset();
 	fail_nth_reset();
 }
 
@@ -30,6 +39,108 @@ static bool has_turn(struct call *call)
 	return call->attempts || !fail_nth_is_due() || refuse(call, FAILURE_NTH);
 }
 
+static bool has_room(struct call *call, const struct limit_need *need)
+{
+	return has_turn(call) &&
+	       (!limit_is_on() || limit_admit(need) || refuse(call, FAILURE_LIMIT));
+}
+
+bool hook_room_linear(struct call *call, uint64_t bytes)
+{
+	return has_room(call, &(struct limit_need){
+				      .bytes = bytes,
+				      .device = current_ask()->device,
+				      .may_share = true,
+			      });
+}
+
+/* What is too large for any number is too large for any device. */
+bool hook_room_pitch(struct call *call, uint64_t width, uint64_t height)
+{
+	uint64_t pitch = (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES, bytes;
+
+	if (__builtin_mul_overflow(pitch, height, &bytes))
+		bytes = UINT64_MAX;
+	return hook_room_linear(call, bytes);
+}
+
+bool hook_room_mipmapped(struct call *call, const CUDA_ARRAY3D_DESCRIPTOR *shape,
+			 unsigned int levels)
+{
+	return has_room(call, &(struct limit_need){
+				      .bytes = shape ? hook_array_bytes(*shape, levels) : 0,
+				      .device = current_ask()->device,
+			      });
+}
+
+bool hook_room_array_3d(struct call *call, const CUDA_ARRAY3D_DESCRIPTOR *shape)
+{
+	return hook_room_mipmapped(call, shape, 1);
+}
+
+bool hook_room_array_3d_v1(struct call *call, const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape)
+{
+	CUDA_ARRAY3D_DESCRIPTOR wide = { 0 };
+
+	if (shape)
+		wide = (CUDA_ARRAY3D_DESCRIPTOR){ shape->Width,	 shape->Height,
+						  shape->Depth,	 shape->Format,
+						  shape->NumChannels, shape->Flags };
+	return hook_room_array_3d(call, &wide);
+}
+
+bool hook_room_array(struct call *call, const CUDA_ARRAY_DESCRIPTOR *shape)
+{
+	CUDA_ARRAY3D_DESCRIPTOR deep = { 0 };
+
+	if (shape)
+		deep = (CUDA_ARRAY3D_DESCRIPTOR){ .Width = shape->Width,
+						  .Height = shape->Height,
+						  .Format = shape->Format,
+						  .NumChannels = shape->NumChannels };
+	return hook_room_array_3d(call, &deep);
+}
+
+bool hook_room_array_v1(struct call *call, const CUDA_ARRAY_DESCRIPTOR_v1 *shape)
+{
+	CUDA_ARRAY_DESCRIPTOR wide = { 0 };
+
+	if (shape)
+		wide = (CUDA_ARRAY_DESCRIPTOR){ shape->Width, shape->Height, shape->Format,
+						shape->NumChannels };
+	return hook_room_array(call, &wide);
+}
+
+/* On a capturing stream nothing is allocated: an address is set aside for a graph. */
+static bool has_pooled_room(struct call *call, uint64_t bytes, uint64_t pool, int place,
+			    uint64_t stream)
+{
+	return has_room(call, &(struct limit_need){
+				      .bytes = capture_flag(stream) ? 0 : bytes,
+				      .pool = pool,
+				      .device = place == PLACE_NOT_KNOWN ? current_ask()->device :
+									   place,
+				      .is_pooled = true,
+			      });
+}
+
+bool hook_room_async(struct call *call, uint64_t bytes, uint64_t stream)
+{
+	return has_pooled_room(call, bytes, 0, place_of_stream(stream), stream);
+}
+
+bool hook_room_from_pool(struct call *call, uint64_t bytes, uint64_t pool, uint64_t stream)
+{
+	return has_pooled_room(call, bytes, pool, place_of_pool(pool), stream);
+}
+
+bool hook_room_create(struct call *call, uint64_t bytes, const CUmemAllocationProp *properties)
+{
+	int place = properties ? place_of_location(&properties->location) : PLACE_NOT_KNOWN;
+
+	return has_room(call, &(struct limit_need){ .bytes = bytes, .device = place });
+}
+
 bool hook_room_elsewhere(struct call *call)
 {
 	return has_turn(call);
@@ -43,4 +154,6 @@ bool hook_room_node(struct call *call, const CUgraphNodeParams *node)
 void hook_room_leave(struct call *call)
 {
 	(void)call;
+	if (limit_is_on())
+		limit_leave();
 }

@@ -27,6 +27,21 @@ void room_start(void);
 /* Child of fork. */
 void room_reset(void);
 
+/* Of the device of the current context. */
+bool hook_room_linear(struct call *call, uint64_t bytes);
+bool hook_room_pitch(struct call *call, uint64_t width, uint64_t height);
+bool hook_room_array(struct call *call, const CUDA_ARRAY_DESCRIPTOR *shape);
+bool hook_room_array_v1(struct call *call, const CUDA_ARRAY_DESCRIPTOR_v1 *shape);
+bool hook_room_array_3d(struct call *call, const CUDA_ARRAY3D_DESCRIPTOR *shape);
+bool hook_room_array_3d_v1(struct call *call, const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape);
+bool hook_room_mipmapped(struct call *call, const CUDA_ARRAY3D_DESCRIPTOR *shape,
+			 unsigned int levels);
+
+/* Of that of the stream, of the pool, or of one that is named. */
+bool hook_room_async(struct call *call, uint64_t bytes, uint64_t stream);
+bool hook_room_from_pool(struct call *call, uint64_t bytes, uint64_t pool, uint64_t stream);
+bool hook_room_create(struct call *call, uint64_t bytes, const CUmemAllocationProp *properties);
+
 /* Memory of the host, or somebody else's, or none before a graph is launched. */
 bool hook_room_elsewhere(struct call *call);
 

@@ -115,6 +115,18 @@ static void note_origin(struct report_section *section)
 			    "%" PRId64 " of these rows are calls that custody made itself.", ours);
 }
 
+/* A device that was made to look smaller was full; how small it was stands in the options. */
+static void note_limit(struct query *query, struct report_section *section)
+{
+	int64_t calls = query_number(query, "SELECT count(*) FROM failure WHERE origin = 'limit'", 0);
+
+	if (calls)
+		report_note(section, REPORT_REMARK,
+			    "%" PRId64 " of these calls would have gone beyond the limit (--limit): "
+			    "the driver was not asked.",
+			    calls);
+}
+
 static void add_failures(struct query *query, struct report *report)
 {
 	struct report_section *section =
@@ -127,6 +139,7 @@ static void add_failures(struct query *query, struct report *report)
 	name_results(&section->rows);
 	note_origin(section);
 	note_turns(query, section);
+	note_limit(query, section);
 }
 
 static void add_lost(struct query *query, struct report *report)

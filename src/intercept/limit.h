@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * limit.h - every device looks no larger than --limit says.
+ *
+ * Used is what the driver says that the device has given away, to whomever.  A
+ * call that takes memory of a device is admitted if what it needs fits beside
+ * that; what admitted calls have not got yet is claimed, so that two threads do
+ * not both get the last page.  No lock is held while the program's call runs.
+ */
+#ifndef CUSTODY_INTERCEPT_LIMIT_H
+#define CUSTODY_INTERCEPT_LIMIT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the driver hands out memory in; smaller blocks share a page. */
+#define LIMIT_PAGE (UINT64_C(2) << 20)
+#define LIMIT_SMALL (UINT64_C(1) << 20)
+
+extern _Atomic uint64_t limit_bytes; /* whole pages; 0: no limit */
+
+static inline bool limit_is_on(void)
+{
+	return __builtin_expect(atomic_load_explicit(&limit_bytes, memory_order_relaxed) != 0, 0);
+}
+
+/* What a device of `total` bytes has, as the program shall see it. */
+static inline uint64_t limit_total(uint64_t total)
+{
+	uint64_t limit = atomic_load_explicit(&limit_bytes, memory_order_relaxed);
+
+	return limit && limit < total ? limit : total;
+}
+
+/* And what of it is free, where of all of it `is_free` bytes are. */
+uint64_t limit_free(uint64_t is_free, uint64_t total);
+
+/* Read what is wanted; true: there is a limit. */
+bool limit_start(void);
+
+/* Child of fork. */
+void limit_reset(void);
+
+/* What a call wants of a device. */
+struct limit_need {
+	uint64_t bytes;
+	uint64_t pool; /* of a call for pooled memory, 0: the device's current one */
+	int device;    /* ordinal; -1: none that we know, so nothing is limited */
+	bool is_pooled;
+	bool may_share; /* a small block lies in a page with others */
+};
+
+/* True: the driver may be asked, then limit_leave() follows on this thread. */
+bool limit_admit(const struct limit_need *need);
+void limit_leave(void);
+
+/* limit_ask.c: what is in use. */
+struct limit_memory {
+	uint64_t total, used;
+};
+
+bool limit_ask_current(struct limit_memory *memory);
+
+/*
+ * Of any device: in a context of it, else by what the program is known to have
+ * there.  False: that cannot be told.
+ */
+bool limit_ask(int device, struct limit_memory *memory);
+
+/* Between them a context may die, and those of other threads are left alone. */
+void limit_stay_home(void);
+void limit_go_out(void);
+
+/*
+ * Whether a small block would find room in a page that others of its context have
+ * begun.  One caller at a time.
+ */
+bool limit_can_share(int device, uint64_t bytes);
+
+/* What blocks of the program take of a device, at least. */
+uint64_t limit_own_bytes(int device);
+
+void limit_ask_reset(void);
+
+#endif
