@@ -68,7 +68,7 @@ void ingest_gpu_expect(struct ingest_process *process, uint32_t thread, uint64_t
 /* ------------------------------------------------------------- whose work it was */
 
 /* How much of a call and of work must agree. */
-enum likeness { ANY, SAME_KIND, SAME_PLACES, LIKENESSES };
+enum likeness { ANY, SAME_KIND, SAME_PLACES };
 
 /* Walks over the transfers of one call. */
 struct search {
@@ -152,18 +152,25 @@ static bool give_whole(struct ingest_process *process, struct search *search)
 	return false;
 }
 
-/* Several that CUPTI tells of as one: each has its share, by its bytes. */
-static bool give_shares(struct ingest_process *process, struct search *search)
+static uint32_t count_calls(struct search *search, uint64_t *bytes)
 {
-	uint64_t left = search->record->b, bytes = 0;
 	struct ingest_gpu_call *call;
 	uint32_t count = 0;
 
+	*bytes = 0;
 	search_begin(search);
-	while ((call = search_next(search))) {
-		bytes += call->bytes;
-		count++;
-	}
+	for (; (call = search_next(search)); count++)
+		*bytes += call->bytes;
+	return count;
+}
+
+/* Several that CUPTI tells of as one: each has its share, by its bytes. */
+static bool give_shares(struct ingest_process *process, struct search *search)
+{
+	uint64_t left = search->record->b, bytes;
+	uint32_t count = count_calls(search, &bytes);
+	struct ingest_gpu_call *call;
+
 	search_begin(search);
 	for (uint32_t i = 0; (call = search_next(search)); i++) {
 		uint64_t share = left;
@@ -177,18 +184,36 @@ static bool give_shares(struct ingest_process *process, struct search *search)
 	return count;
 }
 
+/* All that the call was about, whatever kinds it has: a batch is told of as one. */
+static bool give_to_all(struct ingest_process *process, struct search *search)
+{
+	uint64_t bytes;
+
+	search->likeness = ANY;
+	return count_calls(search, &bytes) > 1 && bytes == search->record->c &&
+	       give_shares(process, search);
+}
+
+static bool give_to_some(struct ingest_process *process, struct search *search)
+{
+	for (int likeness = SAME_PLACES; likeness >= ANY; likeness--) {
+		search->likeness = (enum likeness)likeness;
+		if (give_whole(process, search) || give_shares(process, search))
+			return true;
+	}
+	return false;
+}
+
 static bool give_to_call(struct ingest_process *process, const struct record *record)
 {
 	struct ingest_gpu *gpu = &process->ingest->gpu;
 	struct search search = { .record = record, .process_id = process->id };
 
-	for (int age = 0; age < 2 && record->stream; age++)
-		for (int likeness = SAME_PLACES; likeness >= ANY; likeness--) {
-			search.calls = &gpu->calls[age ? !gpu->latest : gpu->latest];
-			search.likeness = (enum likeness)likeness;
-			if (give_whole(process, &search) || give_shares(process, &search))
-				return true;
-		}
+	for (int age = 0; age < 2 && record->stream; age++) {
+		search.calls = &gpu->calls[age ? !gpu->latest : gpu->latest];
+		if (give_to_all(process, &search) || give_to_some(process, &search))
+			return true;
+	}
 	return false;
 }
 

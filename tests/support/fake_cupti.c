@@ -45,6 +45,7 @@ static struct {
 	struct cupti_external earlier[EARLIER_MAX]; /* that come late */
 	int earlier_count;
 	uint32_t correlation;
+	struct cupti_copy batch; /* of its correlation, so far */
 } fake;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -188,6 +189,14 @@ static void add_external(uint64_t id, uint32_t correlation)
 		add(&record, sizeof(record));
 }
 
+/* The copies of a batch have one record; it is over when the next one begins. */
+static void end_batch(void)
+{
+	if (fake.batch.bytes)
+		add(&fake.batch, sizeof(fake.batch));
+	fake.batch.bytes = 0;
+}
+
 /* All work of one call has one number. */
 static uint32_t begin_call(const char *name)
 {
@@ -200,6 +209,10 @@ static uint32_t begin_call(const char *name)
 	if (!external.depth)
 		return fake.correlation;
 	external.correlation = fake.correlation;
+	if (!strncmp(name, "cuMemcpyBatch", 13)) {
+		end_batch();
+		fake.batch.correlation = fake.correlation;
+	}
 	if (is_recorded && fake.is_on[CUPTI_EXTERNAL])
 		add_external(external.id[external.depth - 1], fake.correlation);
 	return fake.correlation;
@@ -254,8 +267,16 @@ static void add_copy(const struct simwatch_work *done)
 		.correlation = done->call,
 	};
 
-	if (fake.is_on[CUPTI_MEMCPY])
+	if (!fake.is_on[CUPTI_MEMCPY])
+		return;
+	if (done->call != fake.batch.correlation) {
 		add(&record, sizeof(record));
+	} else if (!fake.batch.bytes) {
+		fake.batch = record;
+	} else {
+		fake.batch.bytes += record.bytes;
+		fake.batch.end = record.end;
+	}
 }
 
 /* Managed memory that the device sets comes to it in two pieces. */
@@ -488,6 +509,7 @@ int cuptiActivityFlushAll(uint32_t flag)
 	tell_number("flush", flag);
 	pthread_mutex_lock(&lock);
 	if (fake.request) {
+		end_batch();
 		hand_over();
 		add_earlier();
 		hand_over();
