@@ -48,6 +48,7 @@ static void fill_report(struct query *query, struct report *report)
 	query_process(query, report);
 	query_memory(query, report);
 	query_ledger(query, report);
+	query_oom(query, report);
 	query_leak(query, report);
 	query_free(query, report);
 	query_transfer(query, report);

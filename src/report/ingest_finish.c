@@ -4,6 +4,7 @@
 
 #include "core/trace_names.h"
 #include "report/total.h"
+#include "report/total_oom.h"
 #include "report/total_gpu.h"
 
 #include <stdlib.h>
@@ -256,11 +257,13 @@ void ingest_finish_totals(struct ingest *ingest)
 		  "DELETE FROM sample; DELETE FROM peak; DELETE FROM peak_block;"
 		  "DELETE FROM transfer_total; DELETE FROM allocation_total;"
 		  "DELETE FROM free_total; DELETE FROM pending_total;"
+		  "DELETE FROM oom; DELETE FROM oom_holder;"
 		  "DELETE FROM gpu_total;");
 	write_samples(ingest);
 	write_peaks(ingest);
 	write_peak_blocks(ingest);
-	if (total_allocations(ingest->store->db, "main") != SQLITE_OK)
+	if (total_allocations(ingest->store->db, "main") != SQLITE_OK ||
+	    total_oom(ingest->store->db, "main") != SQLITE_OK)
 		store_fail(ingest->store);
 	write_transfer_totals(ingest);
 	store_run(ingest->store, total_gpu);

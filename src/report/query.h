@@ -60,6 +60,7 @@ void query_process(struct query *query, struct report *report);
 void query_memory(struct query *query, struct report *report);
 void query_free(struct query *query, struct report *report);
 void query_ledger(struct query *query, struct report *report);
+void query_oom(struct query *query, struct report *report);
 void query_leak(struct query *query, struct report *report);
 void query_transfer(struct query *query, struct report *report);
 void query_gpu(struct query *query, struct report *report);

@@ -10,6 +10,7 @@
 #include "report/store.h"
 #include "report/total.h"
 #include "report/total_free.h"
+#include "report/total_oom.h"
 #include "report/total_gpu.h"
 
 /* Slices of time in `sample`. */
@@ -182,10 +183,10 @@ static void make_up_for_age(struct query *query)
 		query_run(query, "CREATE TEMP TABLE finding(process_id, kind, api_id,"
 				 " allocation_id, address, at_ns, thread_id, context_id, caller)");
 	if (!has_table(query, "reading"))
-		query_run(query, "CREATE TEMP TABLE reading(id, process_id, device_id, at_ns, moment,"
-				 " free_bytes, total_bytes, held_bytes, pool_bytes, graph_bytes,"
-				 " context_bytes, code_bytes, driver_bytes, recorded_bytes,"
-				 " foreign_bytes);"
+		query_run(query, "CREATE TEMP TABLE reading(id, process_id, device_id, thread_id,"
+				 " at_ns, moment, free_bytes, total_bytes, pools_reserved,"
+				 " held_bytes, pool_bytes, graph_bytes, context_bytes,"
+				 " code_bytes, driver_bytes, recorded_bytes, foreign_bytes);"
 				 "CREATE TEMP TABLE reading_kind(reading_id, kind, live_bytes,"
 				 " pending_bytes, held_bytes)");
 }
@@ -205,6 +206,14 @@ static void make_gpu_totals(struct query *query)
 	make_table(query, "gpu_total", total_gpu_columns);
 	if (has_table(query, "gpu_work_row"))
 		query_run(query, total_gpu);
+}
+
+static void make_black_box(struct query *query)
+{
+	make_table(query, "oom", total_oom_columns);
+	make_table(query, "oom_holder", total_oom_holder_columns);
+	if (total_oom(query->db, "temp") != SQLITE_OK)
+		store_reader_fail(query->db, query->path);
 }
 
 static void make_totals(struct query *query)
@@ -233,5 +242,7 @@ void query_total(struct query *query)
 		make_allocation_totals(query);
 	if (!query->is_complete || !has_table(query, "gpu_total"))
 		make_gpu_totals(query);
+	if (!query->is_complete || !has_table(query, "oom"))
+		make_black_box(query);
 	query_run(query, "PRAGMA query_only = 1");
 }

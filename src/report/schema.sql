@@ -453,6 +453,30 @@ CREATE TABLE device_sample (		-- what NVML said was free, seldom; the newest bef
 	free_bytes INTEGER NOT NULL
 );
 
+CREATE TABLE oom (			-- the first time that a process ran out of device memory: its black box
+	id INTEGER PRIMARY KEY,
+	process_id INTEGER NOT NULL REFERENCES process,
+	failure_id INTEGER NOT NULL REFERENCES failure,
+	device_id INTEGER REFERENCES device,
+	reading_id INTEGER REFERENCES reading,	-- of the moment; NULL: the driver could not be asked
+	at_ns INTEGER NOT NULL,		-- of the reading, else of the call
+	requested_bytes INTEGER,
+	free_bytes INTEGER,		-- as the driver said
+	total_bytes INTEGER,
+	live_bytes INTEGER,		-- of the process on the device
+	pending_bytes INTEGER,		-- freed and not released yet
+	pools_reserved INTEGER,		-- by its pools, cached or used
+	largest_free_bytes INTEGER	-- largest block to be had; NULL: unknown
+);
+
+CREATE TABLE oom_holder (		-- who held most of what was live then
+	oom_id INTEGER NOT NULL REFERENCES oom,
+	kind TEXT NOT NULL,
+	caller INTEGER,
+	count INTEGER NOT NULL,		-- of blocks
+	bytes INTEGER NOT NULL
+);
+
 CREATE TABLE sample (			-- bytes in use, pre-aggregated: highest use inside each slice of time
 	at_ns INTEGER NOT NULL,
 	process_id INTEGER NOT NULL,

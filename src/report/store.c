@@ -6,6 +6,7 @@
 #include "report/ingest_table.h"
 #include "report/message.h"
 #include "report/total_free.h"
+#include "report/total_oom.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -186,6 +187,8 @@ static void complete_schema(struct store *store)
 {
 	make_table(store, "free_total", total_free_columns);
 	make_table(store, "pending_total", total_free_pending_columns);
+	make_table(store, "oom", total_oom_columns);
+	make_table(store, "oom_holder", total_oom_holder_columns);
 	make_view(store, "physical_device", store_physical_device);
 	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('allocation') "
 				 "WHERE name = 'free_waited_ns'"))
