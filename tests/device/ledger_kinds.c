@@ -133,7 +133,7 @@ static void make_vmm(void)
 /* All of it written by the device, so that it lies there. */
 static void make_managed(void)
 {
-	size_t bytes = 1024 * (size_t)MIB;
+	size_t bytes = 256 * (size_t)MIB;
 
 	for (int i = 0; i < 4; i++) {
 		TRY(cuMemAllocManaged, &block[i], bytes, CU_MEM_ATTACH_GLOBAL);
@@ -301,8 +301,13 @@ static int run_ipc(void)
 	if (pipe(there) || pipe(back))
 		return 1;
 	child = fork();
-	if (!child)
+	if (!child) {
+		close(there[1]);
+		close(back[0]);
 		exit(import(there[0], back[1]));
+	}
+	close(there[0]);
+	close(back[1]);
 	context = client_open();
 	note("before");
 	make_ipc(there[1], back[0]);
