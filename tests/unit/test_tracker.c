@@ -513,6 +513,38 @@ START_TEST(ids_are_unique)
 }
 END_TEST
 
+static void add_up(const struct block *block, void *argument)
+{
+	uint64_t *sums = argument;
+
+	sums[0]++;
+	sums[1] += block->bytes;
+	sums[2] ^= block->id * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* Large blocks have copies in several pages, and handles in no range. */
+START_TEST(a_walk_shows_every_block_once)
+{
+	uint64_t expected[3] = { 0 }, found[3] = { 0 };
+
+	for (uint64_t i = 0; i < 200; i++) {
+		struct block block = make_block(BASE + i * 32 * GIB, (i % 5 + 1) << (i % 33));
+
+		if (i % 7 == 0)
+			block.space = i % 2 ? SPACE_HANDLE : SPACE_ARRAY;
+		ck_assert_int_eq(tracker_add(&block), 0);
+		add_up(&block, expected);
+	}
+	tracker_walk(add_up, found);
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_eq(found[i], expected[i]);
+	tracker_drop_context(1);
+	found[0] = 0;
+	tracker_walk(add_up, found);
+	ck_assert_uint_eq(found[0], 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("tracker");
@@ -543,6 +575,7 @@ int main(void)
 	tcase_add_test(tests, threads_keep_their_blocks);
 	tcase_add_test(tests, a_block_leaves_once_whoever_marks_it);
 	tcase_add_test(tests, ids_are_unique);
+	tcase_add_test(tests, a_walk_shows_every_block_once);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
