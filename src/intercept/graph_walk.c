@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/graph_walk.h"
-#include "core/gate.h"
 #include "core/lock.h"
 #include "intercept/copy_end.h"
 #include "intercept/real.h"
@@ -81,7 +80,7 @@ void graph_walk_copy(struct graph_item *item, const CUDA_MEMCPY3D *copy)
 	item->kind = (uint8_t)copy_end_kind(&source, &target);
 	item->source = (uint8_t)source.place;
 	item->target = (uint8_t)target.place;
-	item->bytes = box.bytes;
+	item->bytes = copy->WidthInBytes * at_least_one(copy->Height) * at_least_one(copy->Depth);
 }
 
 void graph_walk_fill(struct graph_item *item, const CUDA_MEMSET_NODE_PARAMS *fill)
@@ -98,52 +97,61 @@ void graph_walk_fill(struct graph_item *item, const CUDA_MEMSET_NODE_PARAMS *fil
 	item->bytes = (uint64_t)fill->elementSize * fill->width * at_least_one(fill->height);
 }
 
+/* A new item for a node that could be read; NULL: it could not, or there is no memory. */
+static struct graph_item *add_item(struct graph_list *list, enum graph_item_type type,
+				   CUgraphNode node, CUresult result)
+{
+	uint32_t at = UINT32_MAX;
+
+	if (result == CUDA_SUCCESS)
+		at = graph_list_add(list, type, (uintptr_t)node);
+	else
+		list->is_incomplete = true;
+	return at == UINT32_MAX ? NULL : &list->item[at];
+}
+
 static void read_copy(struct graph_list *list, CUgraphNode node)
 {
-	uint32_t at = graph_list_add(list, GRAPH_ITEM_COPY, (uintptr_t)node);
 	CUDA_MEMCPY3D copy = { 0 };
+	CUresult result = REAL(driver, cuGraphMemcpyNodeGetParams)(node, &copy);
+	struct graph_item *item = add_item(list, GRAPH_ITEM_COPY, node, result);
 
-	if (REAL(driver, cuGraphMemcpyNodeGetParams)(node, &copy) != CUDA_SUCCESS)
-		list->is_incomplete = true;
-	else if (at < list->count)
-		graph_walk_copy(&list->item[at], &copy);
+	if (item)
+		graph_walk_copy(item, &copy);
 }
 
 static void read_fill(struct graph_list *list, CUgraphNode node)
 {
-	uint32_t at = graph_list_add(list, GRAPH_ITEM_COPY, (uintptr_t)node);
 	CUDA_MEMSET_NODE_PARAMS fill = { 0 };
+	CUresult result = REAL(driver, cuGraphMemsetNodeGetParams)(node, &fill);
+	struct graph_item *item = add_item(list, GRAPH_ITEM_COPY, node, result);
 
-	if (REAL(driver, cuGraphMemsetNodeGetParams)(node, &fill) != CUDA_SUCCESS)
-		list->is_incomplete = true;
-	else if (at < list->count)
-		graph_walk_fill(&list->item[at], &fill);
+	if (item)
+		graph_walk_fill(item, &fill);
 }
 
 static void read_alloc(struct graph_list *list, CUgraphNode node)
 {
-	uint32_t at = graph_list_add(list, GRAPH_ITEM_ALLOC, (uintptr_t)node);
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = { 0 };
+	CUresult result = REAL(driver, cuGraphMemAllocNodeGetParams)(node, &alloc);
+	struct graph_item *item = add_item(list, GRAPH_ITEM_ALLOC, node, result);
 
-	if (REAL(driver, cuGraphMemAllocNodeGetParams)(node, &alloc) != CUDA_SUCCESS) {
-		list->is_incomplete = true;
-	} else if (at < list->count) {
-		list->item[at].address = alloc.dptr;
-		list->item[at].bytes = alloc.bytesize;
-		if (alloc.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-			list->item[at].device = (int16_t)alloc.poolProps.location.id;
-	}
+	if (!item)
+		return;
+	item->address = alloc.dptr;
+	item->bytes = alloc.bytesize;
+	if (alloc.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		item->device = (int16_t)alloc.poolProps.location.id;
 }
 
 static void read_free(struct graph_list *list, CUgraphNode node)
 {
-	uint32_t at = graph_list_add(list, GRAPH_ITEM_FREE, (uintptr_t)node);
 	CUdeviceptr address = 0;
+	CUresult result = REAL(driver, cuGraphMemFreeNodeGetParams)(node, &address);
+	struct graph_item *item = add_item(list, GRAPH_ITEM_FREE, node, result);
 
-	if (REAL(driver, cuGraphMemFreeNodeGetParams)(node, &address) != CUDA_SUCCESS)
-		list->is_incomplete = true;
-	else if (at < list->count)
-		list->item[at].address = address;
+	if (item)
+		item->address = address;
 }
 
 static void read_graph(struct graph_list *list, CUgraph graph, int depth);
@@ -245,11 +253,6 @@ void graph_walk(struct graph_list *list, uint64_t graph)
 	int saved_errno = errno;
 
 	*list = (struct graph_list){ 0 };
-	if (gate_enter()) {
-		read_graph(list, (CUgraph)(uintptr_t)graph, 0);
-		gate_leave();
-	} else {
-		list->is_incomplete = true;
-	}
+	read_graph(list, (CUgraph)(uintptr_t)graph, 0);
 	errno = saved_errno;
 }

@@ -2,8 +2,8 @@
 /*
  * graph_walk.h - asking the driver what is in a graph.
  *
- * Questions of the host alone, but calls of our own all the same: while a capture
- * is live none is made, and what was to be read counts as incomplete.
+ * Questions of the host alone, which need no gate: measured on an H200, all of
+ * them are answered while a capture is live, whatever its mode and thread.
  */
 #ifndef CUSTODY_INTERCEPT_GRAPH_WALK_H
 #define CUSTODY_INTERCEPT_GRAPH_WALK_H

@@ -5,6 +5,7 @@
 #include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/graph_walk.h"
+#include "intercept/hook.h"
 
 #include <string.h>
 
@@ -34,9 +35,25 @@ struct sums {
 	struct way way[];
 };
 
+/* Memory that a launch leaves behind, or that it frees (bytes 0) and others have left. */
+struct lasting {
+	uint64_t address;
+	uint64_t bytes;
+	int device;
+};
+
+/* Made once; as for sums, memory is used for nothing else. */
+struct memory {
+	void *spare;
+	unsigned int class;
+	uint32_t count;
+	struct lasting block[];
+};
+
 struct graph_work {
 	void *spare;
-	_Atomic(struct sums *) sums; /* NULL: nothing is copied */
+	_Atomic(struct sums *) sums;	 /* NULL: nothing is copied */
+	_Atomic(struct memory *) memory; /* NULL: nothing is left or freed */
 	struct graph_list list;
 };
 
@@ -61,7 +78,7 @@ static struct table first_table = { .capacity = FIRST_SLOTS, .slot = first_slots
 static struct {
 	struct lock lock;
 	_Atomic(struct table *) table;
-	struct slab_spares works, sums, tables;
+	struct slab_spares works, sums, memories, tables;
 	struct way scratch[2 * WAYS];
 	uint16_t at[2 * WAYS]; /* index in scratch + 1 */
 } kept = { .table = &first_table };
@@ -247,12 +264,69 @@ static void set_sums(struct graph_work *work)
 	atomic_store_explicit(&work->sums, sums, memory_order_release);
 }
 
+/* ------------------------------------------------------------------ memory */
+
+/* Whether another item of the graph does the opposite with the same address. */
+static bool is_paired(const struct graph_list *list, const struct graph_item *item)
+{
+	enum graph_item_type opposite = item->type == GRAPH_ITEM_ALLOC ? GRAPH_ITEM_FREE :
+									 GRAPH_ITEM_ALLOC;
+
+	for (uint32_t i = 0; i < list->count; i++)
+		if (list->item[i].type == opposite && list->item[i].address == item->address)
+			return true;
+	return false;
+}
+
+static bool is_lasting(const struct graph_list *list, uint32_t at)
+{
+	const struct graph_item *item = &list->item[at];
+
+	return (item->type == GRAPH_ITEM_ALLOC || item->type == GRAPH_ITEM_FREE) &&
+	       !is_paired(list, item);
+}
+
+/* Under the lock.  What is allocated and freed cannot be changed later on. */
+static void set_memory(struct graph_work *work)
+{
+	const struct graph_list *list = &work->list;
+	uint32_t count = 0;
+	struct memory *memory;
+	unsigned int class;
+
+	atomic_store_explicit(&work->memory, NULL, memory_order_relaxed);
+	for (uint32_t i = 0; i < list->count; i++)
+		count += is_lasting(list, i);
+	class = slab_class(sizeof(*memory) + count * sizeof(*memory->block));
+	memory = count ? slab_take(&kept.memories, class) : NULL;
+	if (!memory)
+		return;
+	memory->class = class;
+	memory->count = 0;
+	for (uint32_t i = 0; i < list->count; i++)
+		if (is_lasting(list, i))
+			memory->block[memory->count++] = (struct lasting){
+				list->item[i].address, list->item[i].bytes, list->item[i].device
+			};
+	atomic_store_explicit(&work->memory, memory, memory_order_release);
+}
+
+/* Under the lock. */
+static void drop_memory(struct graph_work *work)
+{
+	struct memory *memory = atomic_load_explicit(&work->memory, memory_order_relaxed);
+
+	if (memory)
+		slab_give(&kept.memories, memory, memory->class);
+}
+
 /* ------------------------------------------------------------------ what happens to a graph */
 
 /* Under the lock. */
 static void drop(struct graph_work *work)
 {
 	drop_sums(work);
+	drop_memory(work);
 	graph_list_free(&work->list);
 	slab_give(&kept.works, work, slab_class(sizeof(*work)));
 }
@@ -268,6 +342,7 @@ static struct graph_work *make(struct graph_list *list)
 	work->list = *list;
 	*list = (struct graph_list){ 0 };
 	set_sums(work);
+	set_memory(work);
 	return work;
 }
 
@@ -410,15 +485,56 @@ static void write_way(struct call *call, const struct way *way, uint64_t stream,
 			 });
 }
 
+/* Where the program has not freed it since the last launch, it is still the same block. */
+static void leave_block(struct call *call, const struct lasting *lasting, uint64_t stream)
+{
+	struct block block;
+
+	if (tracker_find(SPACE_ADDRESS, lasting->address, &block) &&
+	    block.kind == BLOCK_GRAPH && block.address == lasting->address)
+		return;
+	block_begin(call, &(struct block_facts){
+				  .kind = BLOCK_GRAPH,
+				  .address = lasting->address,
+				  .bytes = lasting->bytes,
+				  .stream = stream,
+				  .device = lasting->device,
+			  });
+}
+
+static void end_block(struct call *call, const struct lasting *lasting, uint64_t stream)
+{
+	block_take(call, SPACE_ADDRESS, lasting->address);
+	if (call->has_taken)
+		block_write_end(call, &call->taken, stream, 0);
+}
+
+static void launch_memory(struct call *call, const struct memory *memory, uint64_t stream)
+{
+	for (uint32_t i = 0; i < memory->count; i++) {
+		if (memory->block[i].bytes)
+			leave_block(call, &memory->block[i], stream);
+		else
+			end_block(call, &memory->block[i], stream);
+	}
+}
+
 void graph_work_launch(struct call *call, uint64_t exec, uint64_t stream)
 {
 	struct graph_work *work = find(exec);
-	struct sums *sums =
-		work ? atomic_load_explicit(&work->sums, memory_order_acquire) : NULL;
-	uint8_t captured = sums ? capture_flag(stream) : 0;
+	struct memory *memory;
+	struct sums *sums;
+	uint8_t captured;
 
+	if (!work)
+		return;
+	captured = capture_flag(stream);
+	sums = atomic_load_explicit(&work->sums, memory_order_acquire);
 	for (uint32_t i = 0; sums && i < sums->count; i++)
 		write_way(call, &sums->way[i], stream, captured);
+	memory = atomic_load_explicit(&work->memory, memory_order_acquire);
+	if (memory && !captured)
+		launch_memory(call, memory, stream);
 }
 
 /* All memory is gone with the parent's slabs. */

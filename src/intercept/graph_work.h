@@ -6,6 +6,9 @@
  * made executable, changes are followed, and a launch looks up the sums: one for
  * each way that bytes go.  A graph that copies nothing is not kept at all.
  *
+ * Memory that the nodes of a graph allocate begins with the launch, too, and as a
+ * block only if the graph does not free it itself.
+ *
  * An executable graph belongs to one thread at a time, as the driver demands;
  * different ones may be launched, made and destroyed by any threads at once.
  */
@@ -35,7 +38,10 @@ void graph_work_enable(uint64_t exec, uint64_t node, bool is_enabled);
 /* The copies of `list` stand in for those of a child; of the whole where `node` is 0. */
 void graph_work_assign(uint64_t exec, uint64_t node, struct graph_list *list);
 
-/* It was launched: a record for each way that bytes go.  Lock-free. */
+/*
+ * It was launched: a record for each way that bytes go, and for memory that is
+ * the program's from now on or no longer.  Lock-free.
+ */
 void graph_work_launch(struct call *call, uint64_t exec, uint64_t stream);
 
 /* Child of fork. */

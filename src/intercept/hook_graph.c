@@ -1,52 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An allocation node sets an address aside when it is added; memory comes with
- * the launch, out of a pool of the device's.  Recorded is the address: kind
- * graph, flagged as captured because nothing is allocated by the call.
+ * A node is an operation, whatever it will do: an allocation node only sets an
+ * address aside.  What is copied and what memory there is comes with the launch.
  */
 #include "intercept/current.h"
 #include "intercept/graph_walk.h"
 #include "intercept/graph_work.h"
 #include "intercept/hook.h"
 
-static void begin_node(struct call *call, uint64_t address, uint64_t bytes,
-		       const CUmemPoolProps *pool)
+/* One that was refused by us says why. */
+static void write_alloc(struct call *call, uint64_t graph, uint64_t address, uint64_t bytes)
 {
-	bool is_device = pool && pool->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-
-	block_begin(call, &(struct block_facts){
-				  .kind = BLOCK_GRAPH,
-				  .address = address,
-				  .bytes = bytes,
-				  .device = is_device ? pool->location.id : -1,
-				  .flags = RECORD_CAPTURED,
-			  });
+	if (call->refusal)
+		block_begin(call, &(struct block_facts){
+					  .kind = BLOCK_GRAPH,
+					  .bytes = bytes,
+					  .device = -1,
+				  });
+	else
+		hook_operation(call, address, graph, bytes, STREAM_NONE);
 }
 
 void hook_graph_alloc_node(struct call *call, uint64_t graph,
 			   const CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
-	if (call->result == CUDA_SUCCESS && parameters)
-		begin_node(call, parameters->dptr, parameters->bytesize, &parameters->poolProps);
-	else if (call->refusal)
-		begin_node(call, 0, parameters ? parameters->bytesize : 0, NULL);
-	else
-		hook_operation(call, 0, graph, 0, STREAM_NONE);
+	bool is_done = call->result == CUDA_SUCCESS && parameters;
+
+	write_alloc(call, graph, is_done ? parameters->dptr : 0,
+		    parameters ? parameters->bytesize : 0);
 }
 
-/*
- * A node that will free at launch: as the program sees it, the address is the
- * graph's no longer.  Nobody is given it meanwhile, so it may be taken late.
- */
 void hook_graph_free_node(struct call *call, uint64_t graph, uint64_t address)
 {
-	call->has_taken = false;
-	if (call->result == CUDA_SUCCESS)
-		block_take(call, SPACE_ADDRESS, address);
-	if (call->has_taken)
-		block_write_end(call, &call->taken, STREAM_NONE, RECORD_CAPTURED);
-	else
-		hook_operation(call, address, graph, 0, STREAM_NONE);
+	hook_operation(call, address, graph, 0, STREAM_NONE);
 }
 
 static bool is_read(const struct call *call, const void *parameters)
@@ -66,10 +52,9 @@ void hook_graph_add_node(struct call *call, uint64_t graph, uint64_t node,
 	if (type == CU_GRAPH_NODE_TYPE_MEM_FREE)
 		hook_graph_free_node(call, graph, parameters->free.dptr);
 	else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-		begin_node(call, parameters->alloc.dptr, parameters->alloc.bytesize,
-			   &parameters->alloc.poolProps);
+		write_alloc(call, graph, parameters->alloc.dptr, parameters->alloc.bytesize);
 	else if (call->refusal)
-		begin_node(call, 0, parameters->alloc.bytesize, NULL);
+		write_alloc(call, graph, 0, parameters->alloc.bytesize);
 	else
 		hook_operation(call, node, graph, 0, STREAM_NONE);
 }

@@ -33,30 +33,24 @@ void hook_memory_alloc_pitch(struct call *call, uint64_t address, uint64_t pitch
 	hook_memory_alloc(call, BLOCK_PITCH, address, (pitch ? pitch : width) * height);
 }
 
-static enum block_kind kind_at(int place, bool is_captured)
-{
-	if (is_captured)
-		return BLOCK_GRAPH;
-	return place == PLACE_ON_HOST ? BLOCK_PINNED : BLOCK_POOL;
-}
-
 /*
  * Pool memory belongs to no context.  On a capturing stream nothing is
- * allocated: an address is set aside for the graph.
+ * allocated: an address is set aside for the graph, whose launches allocate.
  */
 static void begin_pooled(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream,
 			 int place)
 {
-	uint8_t captured = capture_flag(stream);
-
+	if (call->result == CUDA_SUCCESS && capture_flag(stream)) {
+		hook_operation(call, address, 0, bytes, stream);
+		return;
+	}
 	block_begin(call,
 		    &(struct block_facts){
-			    .kind = kind_at(place, captured),
+			    .kind = place == PLACE_ON_HOST ? BLOCK_PINNED : BLOCK_POOL,
 			    .address = address,
 			    .bytes = bytes,
 			    .stream = stream,
 			    .device = place == PLACE_NOT_KNOWN ? current_kept()->device : place,
-			    .flags = captured,
 		    });
 }
 
@@ -194,13 +188,18 @@ bool hook_memory_free_defer(struct call *call, uint64_t address, uint64_t stream
 	return kind != DEFERQ_KINDS && deferral_free(call, &block, kind);
 }
 
+/* On a capturing stream nothing is freed before the launch of the graph. */
 void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream)
 {
-	(void)stream;
-	block_take(call, SPACE_ADDRESS, address);
+	call->has_taken = false;
+	if (!capture_flag(stream))
+		block_take(call, SPACE_ADDRESS, address);
 }
 
 void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream)
 {
-	block_end(call, address, stream);
+	if (call->result == CUDA_SUCCESS && !call->has_taken && capture_flag(stream))
+		hook_operation(call, address, 0, 0, stream);
+	else
+		block_end(call, address, stream);
 }

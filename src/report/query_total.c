@@ -19,7 +19,7 @@
 #define IS_OWNER "parent_id IS NULL AND kind <> 'ipc'"
 #define IS_HOST "kind IN ('pinned', 'registered')"
 #define LIVES_FROM "alloc_ns + alloc_duration_ns"
-#define IS_LAUNCH "name LIKE 'cuGraphLaunch%'" /* its copies are no calls */
+#define IS_LAUNCH "name LIKE 'cuGraphLaunch%'"
 #define DEVICE_OF "CASE WHEN " IS_HOST " THEN NULL ELSE device_id END"
 #define PENDING_FROM "free_requested_ns + free_waited_ns" /* NULL: it is never */
 #define IS_PENDING PENDING_FROM " < COALESCE(released_ns, 1 << 62)"
@@ -92,16 +92,19 @@ static const char make_transfer_totals[] =
 	"  sum(duration_ns) AS host_ns, max(duration_ns) AS max_ns, sum(result <> 0) AS failed"
 	" FROM transfer GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10";
 
+/* What a launch of a graph copies, allocates and frees are no calls of their own. */
+#define NO_LAUNCH(api) " AND " api " NOT IN (SELECT id FROM main.api WHERE " IS_LAUNCH ")"
+
 static const char make_call_totals[] =
 	"CREATE TEMP TABLE api_call AS"
 	" SELECT process_id, api_id, thread_id, count(*) AS calls, sum(failed) AS errors,"
 	"  sum(ns) AS total_ns, max(ns) AS max_ns FROM ("
 	"  SELECT process_id, api_id, thread_id, alloc_duration_ns AS ns, 0 AS failed"
-	"   FROM main.allocation WHERE api_id IS NOT NULL"
+	"   FROM main.allocation WHERE api_id IS NOT NULL" NO_LAUNCH("api_id")
 	"  UNION ALL SELECT process_id, free_api_id, free_thread_id, free_duration_ns, 0"
-	"   FROM main.allocation WHERE free_api_id IS NOT NULL"
+	"   FROM main.allocation WHERE free_api_id IS NOT NULL" NO_LAUNCH("free_api_id")
 	"  UNION ALL SELECT process_id, api_id, thread_id, duration_ns, result <> 0"
-	"   FROM transfer WHERE api_id NOT IN (SELECT id FROM main.api WHERE " IS_LAUNCH ")"
+	"   FROM main.transfer WHERE api_id IS NOT NULL" NO_LAUNCH("api_id")
 	"  UNION ALL SELECT process_id, api_id, thread_id, duration_ns, result <> 0"
 	"   FROM main.operation) GROUP BY 1, 2, 3";
 

@@ -51,13 +51,18 @@ struct totals {
 /* Columns of the walk over all blocks. */
 enum column {
 	ID, PROCESS, DEVICE, KIND, CALLER, PARENT, BYTES, FOOTPRINT, ALLOC_NS,
-	FREE_REQUESTED, FREE_NS, RELEASED, CAUSE, FREE_API, FREE_CALLER, WAITED, SAVED
+	FREE_REQUESTED, FREE_NS, RELEASED, CAUSE, FREE_API, FREE_CALLER, WAITED, SAVED, IN_GRAPH
 };
 
+/* What the launch of a graph allocates and frees takes no time of its own. */
+#define BY_LAUNCH(api) api " IN (SELECT id FROM api WHERE name LIKE 'cuGraphLaunch%')"
+#define UNLESS_BY_LAUNCH(api, ns) "CASE WHEN " BY_LAUNCH(api) " THEN 0 ELSE " ns " END"
+
 static const char select_blocks[] =
-	"SELECT id, process_id, device_id, kind, caller, parent_id, bytes, footprint_bytes,"
-	" alloc_duration_ns, free_requested_ns, free_duration_ns, released_ns, release_cause,"
-	" free_api_id, free_caller, free_waited_ns, free_saved_ns"
+	"SELECT id, process_id, device_id, kind, caller, parent_id, bytes, footprint_bytes, "
+	UNLESS_BY_LAUNCH("api_id", "alloc_duration_ns") ", free_requested_ns, "
+	UNLESS_BY_LAUNCH("free_api_id", "free_duration_ns") ", released_ns, release_cause,"
+	" free_api_id, free_caller, free_waited_ns, free_saved_ns, " BY_LAUNCH("free_api_id")
 	" FROM allocation ORDER BY id";
 
 static const char select_peak[] =
@@ -266,8 +271,9 @@ static int take_block(struct totals *totals, sqlite3_stmt *block, bool is_at_pea
 	if (!group)
 		return SQLITE_NOMEM;
 	add_block(group, block, is_at_peak);
-	/* The variables of a module end in one call, which is an operation. */
-	if (!key.is_view && !is_null(block, FREE_REQUESTED) && (!kind || strcmp(kind, "module")))
+	/* The variables of a module end in one call, which is an operation, as is a launch. */
+	if (!key.is_view && !is_null(block, FREE_REQUESTED) &&
+	    (!kind || strcmp(kind, "module")) && !sqlite3_column_int(block, IN_GRAPH))
 		note_free(&totals->frees, block);
 	return SQLITE_ROW;
 }
