@@ -107,15 +107,12 @@ static void graph_memory(void)
 	};
 	CUgraphNode allocation, release;
 	CUgraph graph;
-	unsigned owned;
 
 	operation("cuGraphCreate", cuGraphCreate(&graph, 0), "none");
-	must("cuGraphAddMemAllocNode",
-	     cuGraphAddMemAllocNode(&allocation, graph, NULL, 0, &parameters));
-	owned = note_alloc("graph", parameters.dptr, 12345, "cuGraphAddMemAllocNode");
-	must("cuGraphAddMemFreeNode",
-	     cuGraphAddMemFreeNode(&release, graph, &allocation, 1, parameters.dptr));
-	note_free(owned, "cuGraphAddMemFreeNode");
+	operation("cuGraphAddMemAllocNode",
+		  cuGraphAddMemAllocNode(&allocation, graph, NULL, 0, &parameters), "none");
+	operation("cuGraphAddMemFreeNode",
+		  cuGraphAddMemFreeNode(&release, graph, &allocation, 1, parameters.dptr), "none");
 	operation("cuGraphDestroy", cuGraphDestroy(graph), "none");
 }
 

@@ -55,6 +55,7 @@ struct copy_note {
 	int is_async;
 	int is_captured;
 	int result;
+	unsigned copies; /* in one row; 0 stands for 1 */
 };
 
 void note_copy(const struct copy_note *copy);

@@ -431,29 +431,39 @@ CUresult exec_enabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *i
 	return CUDA_SUCCESS;
 }
 
-/* The new graph must have the same nodes in the same order; its parameters are taken. */
-static CUgraphExecUpdateResult update(struct exec *exec, struct graph *graph)
+/* The steps from `first` on get what `fresh` does, whose nodes are the same in the same order. */
+static CUgraphExecUpdateResult take_steps(struct exec *exec, size_t first, size_t count,
+					  struct exec *fresh)
 {
-	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+	struct exec_step *steps = &exec->steps[first];
+
+	if (fresh->step_count != count)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	for (size_t i = 0; i < count; i++)
+		if (fresh->steps[i].type != steps[i].type)
+			return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+	pthread_mutex_lock(&exec->lock);
+	for (size_t i = 0; i < count; i++) {
+		struct op before = steps[i].op;
+
+		steps[i].op = fresh->steps[i].op;
+		fresh->steps[i].op = before;
+	}
+	pthread_mutex_unlock(&exec->lock);
+	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+static CUgraphExecUpdateResult update(struct exec *exec, size_t first, size_t count,
+				      struct graph *graph)
+{
+	CUgraphExecUpdateResult result;
 	struct exec *fresh;
 
 	if (graph->alloc_nodes || exec->alloc_count)
 		return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 	if (build(graph, exec->flags, &fresh))
 		return CU_GRAPH_EXEC_UPDATE_ERROR;
-	if (fresh->step_count != exec->step_count)
-		result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-	for (size_t i = 0; i < exec->step_count && !result; i++)
-		if (fresh->steps[i].type != exec->steps[i].type)
-			result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-	pthread_mutex_lock(&exec->lock);
-	for (size_t i = 0; i < exec->step_count && !result; i++) {
-		struct op before = exec->steps[i].op;
-
-		exec->steps[i].op = fresh->steps[i].op;
-		fresh->steps[i].op = before;
-	}
-	pthread_mutex_unlock(&exec->lock);
+	result = take_steps(exec, first, count, fresh);
 	exec_give(fresh);
 	return result;
 }
@@ -469,7 +479,7 @@ CUresult exec_update(CUgraphExec hGraphExec, CUgraph hGraph,
 		error = graph_find(hGraph, &graph);
 	if (error || !resultInfo)
 		return CUDA_ERROR_INVALID_VALUE;
-	*resultInfo = (CUgraphExecUpdateResultInfo){ .result = update(exec, graph) };
+	*resultInfo = (CUgraphExecUpdateResultInfo){ .result = update(exec, 0, exec->step_count, graph) };
 	return resultInfo->result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS;
 }
 
@@ -487,4 +497,57 @@ CUresult exec_update_old(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hE
 	if (!error || error == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
 		*updateResult_out = info.result;
 	return error;
+}
+
+/* A child's steps stand behind that of its node. */
+CUresult exec_set_child(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
+{
+	struct exec_step *step;
+	struct exec *exec;
+	struct graph *child;
+	CUresult error = find_both(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_GRAPH, &exec, &step);
+
+	if (!error)
+		error = graph_find(childGraph, &child);
+	if (!error && update(exec, (size_t)(step - exec->steps) + 1,
+			     count_steps(step->node->params.child), child))
+		error = CUDA_ERROR_INVALID_VALUE;
+	return error;
+}
+
+static CUcontext or_current(CUcontext context)
+{
+	return context ? context : (CUcontext)sim_thread.current;
+}
+
+CUresult exec_set_any(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+	CUDA_MEMSET_NODE_PARAMS fill;
+	CUDA_HOST_NODE_PARAMS host;
+
+	if (!nodeParams)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (nodeParams->type) {
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return exec_set_copy(hGraphExec, hNode, &nodeParams->memcpy.copyParams,
+				     or_current(nodeParams->memcpy.copyCtx));
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		fill = (CUDA_MEMSET_NODE_PARAMS){
+			.dst = nodeParams->memset.dst,
+			.pitch = nodeParams->memset.pitch,
+			.value = nodeParams->memset.value,
+			.elementSize = nodeParams->memset.elementSize,
+			.width = nodeParams->memset.width,
+			.height = nodeParams->memset.height,
+		};
+		return exec_set_memset(hGraphExec, hNode, &fill,
+				       or_current(nodeParams->memset.ctx));
+	case CU_GRAPH_NODE_TYPE_HOST:
+		host = (CUDA_HOST_NODE_PARAMS){ nodeParams->host.fn, nodeParams->host.userData };
+		return exec_set_host(hGraphExec, hNode, &host);
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return exec_set_child(hGraphExec, hNode, nodeParams->graph.graph);
+	default:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 }

@@ -226,6 +226,47 @@ START_TEST(children_and_clones_run_too)
 }
 END_TEST
 
+static CUDA_MEMSET_NODE_PARAMS words(CUdeviceptr at, unsigned value)
+{
+	return (CUDA_MEMSET_NODE_PARAMS){
+		.dst = at, .value = value, .elementSize = 4, .width = 2, .height = 1,
+	};
+}
+
+START_TEST(a_child_of_an_executable_graph_can_be_another_one)
+{
+	CUDA_MEMSET_NODE_PARAMS fill = words(block, 1);
+	CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+	CUgraph graph, child, other;
+	CUgraphNode node, in_child, own;
+	CUgraphExec exec;
+
+	ck_cu(cuGraphCreate(&graph, 0));
+	ck_cu(cuGraphCreate(&child, 0));
+	ck_cu(cuGraphCreate(&other, 0));
+	ck_cu(cuGraphAddMemsetNode(&in_child, child, NULL, 0, &fill, b.context));
+	ck_cu(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
+	fill = words(block + 64, 2);
+	ck_cu(cuGraphAddMemsetNode(&own, graph, NULL, 0, &fill, b.context));
+	ck_cu(cuGraphInstantiate(&exec, graph, 0));
+	fill = words(block, 3);
+	ck_cu(cuGraphAddMemsetNode(&in_child, other, NULL, 0, &fill, b.context));
+	ck_cu(cuGraphExecChildGraphNodeSetParams(exec, node, other));
+	any.memset.dst = block + 64;
+	any.memset.value = 4;
+	any.memset.elementSize = 4;
+	any.memset.width = any.memset.height = 1;
+	ck_cu(cuGraphExecNodeSetParams(exec, own, &any));
+	ck_cu(cuGraphLaunch(exec, b.stream));
+	ck_cu(cuStreamSynchronize(b.stream));
+	ck_assert_uint_eq(read_word(block), 3);
+	ck_assert_uint_eq(read_word(block + 64), 4);
+	ck_cu(cuGraphAddMemsetNode(&in_child, other, NULL, 0, &fill, b.context));
+	ck_assert_int_eq(cuGraphExecChildGraphNodeSetParams(exec, node, other),
+			 CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(an_update_takes_new_parameters_and_refuses_new_shapes)
 {
 	CUgraphExecUpdateResultInfo info;
@@ -283,6 +324,7 @@ Suite *suite_graph(void)
 	tcase_add_test(tcase, plain_blocks_cannot_be_freed_inside_a_capture);
 	tcase_add_test(tcase, nodes_added_by_hand_run_in_order_and_can_be_changed);
 	tcase_add_test(tcase, children_and_clones_run_too);
+	tcase_add_test(tcase, a_child_of_an_executable_graph_can_be_another_one);
 	tcase_add_test(tcase, an_update_takes_new_parameters_and_refuses_new_shapes);
 	tcase_add_test(tcase, a_user_object_goes_with_the_last_graph);
 	suite_add_tcase(suite, tcase);
