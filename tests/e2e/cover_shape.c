@@ -255,8 +255,42 @@ static void nothing_at_once(void)
 			CUDA_ERROR_INVALID_VALUE,
 		"a batch of nothing is refused");
 	journal_line("transfer UNKNOWN 0 cuMemcpyBatchAsync_v2 async unknown:0:- unknown:0:- own "
-		     "0 %d",
+		     "0 %d 1",
 		     CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUmemcpy3DOperand plain(CUdeviceptr address)
+{
+	return (CUmemcpy3DOperand){
+		.type = CU_MEMCPY_OPERAND_TYPE_POINTER,
+		.op.ptr = { .ptr = address },
+	};
+}
+
+/* Extents are elements: of bytes, or where an array takes part of its own. */
+static void boxes_at_once(void)
+{
+	CUDA_MEMCPY3D_BATCH_OP boxes[2] = {
+		{
+			.src = plain((CUdeviceptr)at(host)),
+			.dst = plain(left),
+			.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+			.extent = { 100, 4, 2 },
+		},
+		{
+			.src = plain(left),
+			.dst = { .type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array.array = flat },
+			.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+			.extent = { 16, 4, 1 },
+		},
+	};
+	size_t failed = 0;
+
+	must("cuMemcpy3DBatchAsync_v2", cuMemcpy3DBatchAsync_v2(2, boxes, 0, stream));
+	note("H2D", "cuMemcpy3DBatchAsync_v2", 100 * 4 * 2, at(host), left, "own");
+	note("D2D", "cuMemcpy3DBatchAsync_v2", 16 * 4 * 4, left, at(flat), "own");
+	must("cuMemcpy3DBatchAsync", cuMemcpy3DBatchAsync(1, boxes, &failed, 0, stream));
+	note("H2D", "cuMemcpy3DBatchAsync", 100 * 4 * 2, at(host), left, "own");
 }
 
 static void set_up(void)
@@ -289,6 +323,7 @@ int main(void)
 	with_arrays();
 	between_devices();
 	many_at_once();
+	boxes_at_once();
 	nothing_at_once();
 	must("cuStreamSynchronize", cuStreamSynchronize(stream));
 	note_operation("cuStreamSynchronize", "own", 0);
