@@ -19,14 +19,15 @@ KINDS = ("small", "large", "pitch", "pool", "vmm", "managed", "pinned", "array",
          "module", "heap", "streams", "context", "ipc")
 LIVE = ("device", "pitch", "pool", "vmm", "array", "managed", "external")
 DRIVER = "contexts", "code", "other_driver"
-BANDS = (*LIVE, "pending", "rounding", "pools_cached", "graphs", *DRIVER,
-         "other_recorded", "other_processes")
+OTHERS = "other_recorded", "other_processes", "contexts_and_others"
+OWN = *LIVE, "pending", "rounding", "pools_cached", "graphs"
 
 
 class Program:
     def __init__(self, name, group, command, **settings):
         self.name, self.group, self.command, self.settings = name, group, command, settings
-        self.simulated = group == "kinds"
+        # Simulated devices are those of one process; no other one sees what it has there.
+        self.simulated = group == "kinds" and command[-1] != "ipc"
 
 
 def python(name, group, script, *arguments, **settings):
@@ -124,7 +125,7 @@ class Run:
         if done.returncode:
             raise ValueError(f"no report: {done.stderr.strip()}")
         rows = json.loads(done.stdout)["memory"].get("ledger") or []
-        rows.sort(key=lambda row: sum(row.get(f"{kind}_bytes") or 0 for kind in BANDS))
+        rows.sort(key=lambda row: sum(row.get(f"{kind}_bytes") or 0 for kind in OWN))
         return {row["moment"]: row for row in rows}
 
 
@@ -150,7 +151,7 @@ def table_row(program, policy, moment, row, bare):
     groups = [sum(band(row, kind) for kind in LIVE), band(row, "pending"),
               band(row, "rounding"), band(row, "pools_cached") + band(row, "graphs"),
               *(band(row, kind) for kind in DRIVER),
-              band(row, "other_recorded") + band(row, "other_processes"),
+              sum(band(row, name) for name in OTHERS),
               band(row, "unaccounted")]
     share = abs(band(row, "unaccounted")) * 100 / max(1, band(row, "used"))
     cells = [program.name, policy, moment, mebibytes(band(row, "used")),
