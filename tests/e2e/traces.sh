@@ -4,12 +4,13 @@
 # Traces that are no good: one sentence, exit status 1, never a crash.
 . "${top_srcdir:-.}/tests/e2e/harness.sh"
 
-verbs='report sql'
+verbs='report sql merge'
 
 ask() { # VERB TRACE
 	case $1 in
 	report) bounded "$custody" report "$2" ;;
 	json) bounded "$custody" report --format=json "$2" ;;
+	merge) bounded "$custody" merge -q -f -o merged.db "$2" ;;
 	sql) bounded "$custody" sql "$2" "SELECT count(*) FROM allocation" ;;
 	esac
 }
@@ -84,7 +85,7 @@ it_never_crashes_on_a_corrupt_trace() {
 	for round in $(seq 1 25); do
 		cp whole.db t.db
 		damage t.db "$size" $((round % 5 + 1))
-		for verb in report json sql; do
+		for verb in report json sql merge; do
 			status=0
 			ask "$verb" t.db >out 2>err || status=$?
 			[ "$status" -le 1 ] || fail "$round, $verb: status $status: $(cat err)"

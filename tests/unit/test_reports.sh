@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs test_report*.py and test_merge.py where Python can make traces; the rest of the tests needs none.
+# Runs test_report*.py and test_merge.py where Python can make traces; other tests need none.
 # Its name is not theirs: make would take one log for both and run but one of them.
 : "${PYTHON3:=}" "${top_srcdir:=.}"
 if [ -z "$PYTHON3" ] || ! "$PYTHON3" -c 'import sqlite3' 2>/dev/null; then
