@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the interposer shows to the process it is loaded into: exactly the
-# symbols of driver.tbl, the two look-up functions and the one that NVTX asks
-# for, no versions, nothing needed but libc's own, and no driver function wanted
-# from elsewhere.
+# symbols of driver.tbl, the two look-up functions, the one that NVTX asks for
+# and those by which a program begins to use CUPTI; no versions, nothing needed
+# but libc's own, and no driver function wanted from elsewhere.
 set -u
 root=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 build=${top_builddir:-.}
@@ -34,7 +34,8 @@ table_symbols()
 
 LC_ALL=C
 export LC_ALL
-own_symbols=(dlsym dlvsym InitializeInjectionNvtx2)
+own_symbols=(dlsym dlvsym InitializeInjectionNvtx2
+	cuptiActivityRegisterCallbacks cuptiSubscribe cuptiSubscribe_v2)
 difference=$(diff <({ table_symbols; printf "%s\n" "${own_symbols[@]}"; } | sort) \
 	<(nm -D --defined-only "$library" | awk '{ print $3 }' | sort))
 [ -z "$difference" ] ||
@@ -61,5 +62,6 @@ calls=$(grep -nE '(^|[^_[:alnum:].*"])dlv?sym[[:space:]]*\(' \
 [ -z "$calls" ] || complain "direct call of dlsym or dlvsym:" $'\n'"$calls"
 
 [ $status -eq 0 ] &&
-	echo "check-exports: $(table_symbols | grep -c .) driver symbols, dlsym, dlvsym and NVTX's"
+	echo "check-exports: $(table_symbols | grep -c .) driver symbols, dlsym, dlvsym," \
+		"NVTX's and CUPTI's"
 exit $status

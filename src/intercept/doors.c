@@ -123,7 +123,7 @@ static struct door_answer answer_cupti(int which, void *handle, const char *name
 	return (struct door_answer){ 1, cupti_doors_replace(which, address) };
 }
 
-/* CUPTI looks the driver's functions up for its own use, and the program makes none of its calls. */
+/* CUPTI looks the driver's functions up for its own use: its calls are not the program's. */
 static bool is_for_cupti(const void *caller)
 {
 	return gpu_times_are_wanted() && cupti_covers(caller);
