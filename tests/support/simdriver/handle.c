@@ -12,6 +12,7 @@
 #include "graph.h"
 #include "green.h"
 #include "module.h"
+#include "pool.h"
 #include "vmm.h"
 
 struct arena {

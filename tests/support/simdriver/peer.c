@@ -6,6 +6,7 @@
  */
 #include "sim.h"
 #include "entries.h"
+#include "pool.h"
 
 bool peer_reaches(const struct block *block, const struct context *context)
 {

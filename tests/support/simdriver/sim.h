@@ -604,30 +604,6 @@ struct op copy_op(const struct place *dst, const struct place *src, size_t bytes
 
 /* ------------------------------------------------------------------ pool.c */
 
-struct segment {
-	char *base;
-	size_t bytes;
-	size_t used;
-	struct segment *next;
-};
-
-struct pool {
-	struct object object;
-	struct device *device;
-	pthread_mutex_t lock;
-	struct segment *segments;
-	struct block *free_blocks;
-	size_t reserved, reserved_high, used, used_high;
-	uint64_t threshold;
-	int reuse[4];
-	bool is_default, destroyed, imported;
-	unsigned live;
-	int access[SIM_DEVICES_MAX];
-	CUmemPoolProps props;
-	atomic_bool releasable;
-	struct pool *next;	/* of the device */
-};
-
 CUresult pool_start(struct device *device);
 void pool_give(struct block *block, struct stream *stream, uint64_t seq, bool counted);
 /* After a synchronise: what lies above the threshold goes back to the device. */
