@@ -140,7 +140,8 @@ it_lists_every_twin_with_default_and_value() {
 	CUSTODY_BUFFER=64MiB "$custody" env >out
 	local name
 	for name in CUSTODY_OUTPUT CUSTODY_FREES CUSTODY_MAX_PENDING CUSTODY_MAX_PENDING_RATIO \
-		CUSTODY_MEMINFO CUSTODY_CHILDREN CUSTODY_BUFFER CUSTODY_LIMIT CUSTODY_FAIL_NTH; do
+		CUSTODY_MEMINFO CUSTODY_CHILDREN CUSTODY_BUFFER CUSTODY_GPU_TIMES \
+		CUSTODY_LIMIT CUSTODY_FAIL_NTH; do
 		grep -q "$name" out || fail "env does not list $name"
 	done
 	expect_match "value" 'CUSTODY_BUFFER.*256MiB.*64MiB' "$(cat out)"
