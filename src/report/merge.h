@@ -59,7 +59,7 @@ void merge_copy_rows(struct merge *merge, const struct merge_source *source);
 /* Made anew for the whole, or of no use in it. */
 bool merge_copy_is_derived(const char *table);
 
-/* Whether a column whose name ends in _ns is a point in time; else it is how long something took. */
+/* Whether a column of time is a point in it; else it is how long something took. */
 bool merge_copy_is_moment(const char *column);
 
 /* The row(s) of this source in `source`, and which of its processes belong to them. */

@@ -31,7 +31,7 @@ bool merge_copy_is_derived(const char *table)
 {
 	static const char *const derived[] = {
 		"meta", "ingest", "sample", "peak", "peak_block", "allocation_total", "free_total",
-		"pending_total", "transfer_total", "gpu_total",
+		"pending_total", "transfer_total", "gpu_total", "oom", "oom_holder",
 	};
 
 	for (size_t i = 0; i < sizeof(derived) / sizeof(*derived); i++)

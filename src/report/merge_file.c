@@ -75,13 +75,13 @@ const char *merge_file_begin(const char *output, bool replace)
 		errno = ENAMETOOLONG;
 		cannot_write(output);
 	}
+	atexit(remove_draft);
+	catch_signals();
 	file = mkstemp(draft);
 	if (file < 0) {
 		*draft = '\0';
 		cannot_write(output);
 	}
-	atexit(remove_draft);
-	catch_signals();
 	fchmod(file, usual_mode());
 	close(file);
 	return draft;

@@ -30,7 +30,8 @@ MOMENTS = {"at", "from", "to", "start", "end", "created", "destroyed", "seen", "
            "requested", "ready", "released", "ended"}
 DURATIONS = {"duration", "waited", "saved", "total", "max", "moved"}
 DERIVED = {"meta", "ingest", "sample", "peak", "peak_block", "allocation_total", "free_total",
-           "pending_total", "transfer_total", "api", "source", "source_meta"}
+           "pending_total", "transfer_total", "gpu_total", "oom", "oom_holder", "api", "source",
+           "source_meta"}
 
 
 class Case(test_report.Case):
