@@ -70,6 +70,8 @@ bool hook_room_mipmapped(struct call *call, const CUDA_ARRAY3D_DESCRIPTOR *shape
 	return has_room(call, &(struct limit_need){
 				      .bytes = shape ? hook_array_bytes(*shape, levels) : 0,
 				      .device = current_ask()->device,
+				      .may_share = true,
+				      .is_array = true,
 			      });
 }
 

@@ -163,9 +163,9 @@ static uint64_t price(const struct limit_need *need, const struct state *state, 
 		*left = pool_room(state);
 		return round_up(need->bytes, GRANULE);
 	}
-	if (need->may_share && need->bytes <= LIMIT_SMALL && state->left < LIMIT_PAGE &&
+	if (need->may_share && need->bytes < LIMIT_PAGE && state->left < LIMIT_PAGE &&
 	    state->used <= atomic_load_explicit(&limit_bytes, memory_order_relaxed) &&
-	    limit_can_share(need->device, need->bytes))
+	    limit_can_share(need->device, need->is_array, need->bytes))
 		return 0;
 	return pages;
 }

@@ -14,9 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the driver hands out memory in; smaller blocks share a page. */
+/* What the driver hands out memory in; blocks share what is left of a page. */
 #define LIMIT_PAGE (UINT64_C(2) << 20)
-#define LIMIT_SMALL (UINT64_C(1) << 20)
 
 extern _Atomic uint64_t limit_bytes; /* whole pages; 0: no limit */
 
@@ -48,7 +47,8 @@ struct limit_need {
 	uint64_t pool; /* of a call for pooled memory, 0: the device's current one */
 	int device;    /* ordinal; -1: none that we know, so nothing is limited */
 	bool is_pooled;
-	bool may_share; /* a small block lies in a page with others */
+	bool may_share; /* a page with others */
+	bool is_array;
 };
 
 /* True: the driver may be asked, then limit_leave() follows on this thread. */
@@ -73,10 +73,10 @@ void limit_stay_home(void);
 void limit_go_out(void);
 
 /*
- * Whether a small block would find room in a page that others of its context have
- * begun.  One caller at a time.
+ * Whether a block of less than a page would find room in one that others of its
+ * kind and context have begun.  One caller at a time.
  */
-bool limit_can_share(int device, uint64_t bytes);
+bool limit_can_share(int device, bool is_array, uint64_t bytes);
 
 /* What blocks of the program take of a device, at least. */
 uint64_t limit_own_bytes(int device);

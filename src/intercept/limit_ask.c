@@ -134,40 +134,71 @@ bool limit_ask(int device, struct limit_memory *memory)
 	return is_known;
 }
 
-/* What small blocks take of each page in which there are any; open addressing. */
+/*
+ * What linear blocks take of pages that they do not fill, by page in open
+ * addressing; and small arrays, whose addresses nobody knows, in all.
+ */
 struct shared {
 	int device;
 	uint32_t context;
 	uint32_t count;
+	uint64_t array_bytes;
 	struct {
 		uint64_t page;
 		uint64_t bytes;
 	} pages[SHARED_PAGES];
 };
 
-static void add_shared(const struct block *block, void *argument)
+static void take_of_page(struct shared *shared, uint64_t page, uint64_t bytes)
 {
-	struct shared *shared = argument;
-	uint64_t page = block->address >> PAGE_SHIFT, at = page * UINT64_C(0x9e3779b97f4a7c15) >> 54;
+	uint64_t at = page * UINT64_C(0x9e3779b97f4a7c15) >> 54;
 
-	if ((block->kind != BLOCK_DEVICE && block->kind != BLOCK_PITCH) ||
-	    block->bytes > LIMIT_SMALL || block->device != shared->device ||
-	    block->context != shared->context)
-		return;
 	while (shared->pages[at].page && shared->pages[at].page != page)
 		at = (at + 1) % SHARED_PAGES;
 	if (!shared->pages[at].page && shared->count++ > SHARED_PAGES / 2)
-		return; /* enough pages are known to tell */
+		return; /* so many pages are enough to tell */
 	shared->pages[at].page = page;
-	shared->pages[at].bytes += (block->bytes + GRANULE - 1) / GRANULE * GRANULE;
+	shared->pages[at].bytes += bytes;
 }
 
-bool limit_can_share(int device, uint64_t bytes)
+/* The first and the last page; those between are the block's own. */
+static void take_of_pages(struct shared *shared, const struct block *block)
+{
+	uint64_t bytes = (block->bytes + GRANULE - 1) / GRANULE * GRANULE;
+	uint64_t end = block->address + bytes, first = block->address >> PAGE_SHIFT;
+	uint64_t last = (end - 1) >> PAGE_SHIFT;
+
+	if (!bytes)
+		return;
+	if (first == last) {
+		take_of_page(shared, first, bytes);
+		return;
+	}
+	take_of_page(shared, first, LIMIT_PAGE - block->address % LIMIT_PAGE);
+	take_of_page(shared, last, end - (last << PAGE_SHIFT));
+}
+
+static void add_shared(const struct block *block, void *argument)
+{
+	struct shared *shared = argument;
+
+	if (block->device != shared->device || block->context != shared->context)
+		return;
+	if (block->kind == BLOCK_DEVICE || block->kind == BLOCK_PITCH)
+		take_of_pages(shared, block);
+	else if (block->kind == BLOCK_ARRAY && block->bytes < LIMIT_PAGE && !block->parent)
+		shared->array_bytes += block->bytes;
+}
+
+bool limit_can_share(int device, bool is_array, uint64_t bytes)
 {
 	static struct shared shared; /* one caller at a time */
 
 	shared = (struct shared){ .device = device, .context = current_number() };
 	tracker_walk(add_shared, &shared);
+	if (is_array)
+		return shared.array_bytes % LIMIT_PAGE &&
+		       shared.array_bytes % LIMIT_PAGE + bytes <= LIMIT_PAGE;
 	for (int i = 0; i < SHARED_PAGES; i++)
 		if (shared.pages[i].page && shared.pages[i].bytes + bytes <= LIMIT_PAGE)
 			return true;

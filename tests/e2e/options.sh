@@ -49,10 +49,10 @@ it_refuses_what_it_does_not_know_with_status_2() {
 # An option that is announced for later is unknown until it works.
 it_does_not_accept_options_before_they_work() {
 	local option
-	for option in --frees=reuse --stacks=native --gpu-times; do
+	for option in --frees=reuse --stacks=native; do
 		usage_error "$custody" record "$option" -- true
 	done
-	for option in export diff check top merge; do
+	for option in export diff check top; do
 		usage_error "$custody" "$option" t.db
 	done
 }
