@@ -114,6 +114,9 @@ static void settle_before(struct ingest_readings *readings, const struct ingest_
 static void decide(struct ingest_readings *readings, struct ingest_reading *reading)
 {
 	struct ingest_reading_kept *kept = kept_of(readings, reading->entry.device_id);
+	/* A program that asks without end must not take the place of what it ends with. */
+	uint32_t *budget = reading->entry.moment == READING_ASKED ? &kept->asked :
+								    &kept->important;
 
 	if (!kept->has_first)
 		keep(readings, reading, READING_KEPT_FIRST);
@@ -126,8 +129,8 @@ static void decide(struct ingest_readings *readings, struct ingest_reading *read
 	unkeep(readings, kept->last, READING_KEPT_LAST);
 	kept->last = reading;
 	keep(readings, reading, READING_KEPT_LAST);
-	if (is_important(&reading->entry) && kept->important < INGEST_READING_MOST) {
-		kept->important++;
+	if (is_important(&reading->entry) && *budget < INGEST_READING_MOST) {
+		++*budget;
 		keep(readings, reading, READING_KEPT_IMPORTANT);
 	} else if (reading->entry.is_open) {
 		keep(readings, reading, READING_KEPT_OPEN);

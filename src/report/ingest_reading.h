@@ -5,8 +5,8 @@
  *
  * Kept are: the first and the last, the one with the highest use, those of an
  * out-of-memory failure and of the end, what the program asked for and the pairs
- * around calls that made the driver keep memory - each of these up to
- * INGEST_READING_MOST.  Of all others INGEST_READING_SPACED are kept, evenly over
+ * around calls that made the driver keep memory - of these, and of those that were
+ * asked, up to INGEST_READING_MOST.  Of all others INGEST_READING_SPACED are kept, evenly over
  * time: when there are more, every second one goes and the pause doubles.  What is
  * dropped has been counted: only its row is gone.
  */
@@ -29,7 +29,7 @@ struct ingest_reading_kept {
 	struct ingest_reading *last, *top;
 	struct ingest_reading *spaced[INGEST_READING_SPACED];
 	uint32_t spaces;
-	uint32_t important;
+	uint32_t asked, important; /* kept because the program asked; and for another reason */
 	int64_t pause_ns; /* between two that are spaced */
 	int64_t spaced_ns;
 };

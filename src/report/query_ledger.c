@@ -94,14 +94,18 @@ static const struct rows_column shown_columns[] = {
 /* The highest and the last reading of each process and device, in the order of the former. */
 static const char select_readings[] =
 	"WITH told AS (SELECT * FROM reading WHERE held_bytes IS NOT NULL),"
-	" highest AS (SELECT process_id, device_id, id, max(total_bytes - free_bytes) AS used"
-	"  FROM told GROUP BY 1, 2),"
-	" last AS (SELECT process_id, device_id, id, max(at_ns) FROM told GROUP BY 1, 2)"
+	" placed AS (SELECT id, process_id, device_id, total_bytes - free_bytes AS used,"
+	"  row_number() OVER (PARTITION BY process_id, device_id"
+	"   ORDER BY total_bytes - free_bytes DESC, at_ns, id) AS from_highest,"
+	"  row_number() OVER (PARTITION BY process_id, device_id"
+	"   ORDER BY at_ns DESC, id DESC) AS from_last FROM told),"
+	" highest AS (SELECT * FROM placed WHERE from_highest = 1),"
+	" last AS (SELECT * FROM placed WHERE from_last = 1)"
 	" SELECT r.id, r.process_id, r.device_id, d.ordinal, m.moment, r.moment, r.at_ns,"
 	"  r.total_bytes, r.total_bytes - r.free_bytes, r.held_bytes, r.pool_bytes, r.graph_bytes,"
 	"  r.context_bytes, r.code_bytes, r.driver_bytes, r.recorded_bytes, r.foreign_bytes"
 	" FROM (SELECT id, used, 'highest' AS moment, 0 AS turn FROM highest UNION ALL"
-	"  SELECT last.id, used, 'last', 1 FROM last JOIN highest USING (process_id, device_id)) m"
+	"  SELECT last.id, highest.used, 'last', 1 FROM last JOIN highest USING (process_id, device_id)) m"
 	" JOIN told r ON r.id = m.id LEFT JOIN device d ON d.id = r.device_id"
 	" ORDER BY m.used DESC, r.process_id, r.device_id, m.turn";
 
@@ -305,8 +309,8 @@ void query_ledger(struct query *query, struct report *report)
 	head = report_add(report, NULL, "", REPORT_LIST, shown_columns);
 	head->heading = "LEDGER";
 	if (!all->rows.count)
-		head->nothing = "The driver was not asked how much memory is free: there is nothing "
-				"to hold the sums against.";
+		head->nothing = "The driver was not asked how much memory is free, so there is no "
+				"ledger.";
 	for (size_t row = 0; row + 1 < all->rows.count && row / 2 < query->most_rows; row += 2)
 		show_ledger(query, report, &all->rows, row);
 }

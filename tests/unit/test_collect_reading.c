@@ -317,6 +317,22 @@ START_TEST(rows_are_bounded_and_even_over_time)
 }
 END_TEST
 
+START_TEST(program_that_asks_without_end_fills_no_file)
+{
+	enum { QUESTIONS = 30000 };
+
+	put_context();
+	for (uint64_t i = 0; i < QUESTIONS; i++)
+		put(reading(10000 + i * 100, READING_ASKED, WEIGHED_NOTHING, 500));
+	put(reading(10000 + QUESTIONS * 100, READING_OOM, WEIGHED_NOTHING, 500));
+	fixture_collect();
+	ck_assert_int_le(fixture_ask("SELECT count(*) FROM reading"),
+			 INGEST_READING_MOST + INGEST_READING_SPACED + 5);
+	ck_assert_int_eq(fixture_ask("SELECT count(*) FROM reading WHERE moment = 'oom'"), 1);
+	ck_assert_int_eq(fixture_ask("SELECT count(*) FROM reading WHERE held_bytes IS NULL"), 0);
+}
+END_TEST
+
 START_TEST(pairs_without_growth_are_thinned_and_those_with_it_stay)
 {
 	enum { PAIRS = 9000 };
@@ -358,6 +374,7 @@ static Suite *make_suite(void)
 	tcase_add_test(sums, processes_of_one_device_know_of_each_other);
 	tcase_add_test(rows, calls_are_not_counted_and_nonsense_is_lost);
 	tcase_add_test(rows, rows_are_bounded_and_even_over_time);
+	tcase_add_test(rows, program_that_asks_without_end_fills_no_file);
 	tcase_add_test(rows, pairs_without_growth_are_thinned_and_those_with_it_stay);
 	suite_add_tcase(suite, sums);
 	suite_add_tcase(suite, rows);

@@ -9,6 +9,6 @@ if [ -z "$PYTHON3" ] || ! "$PYTHON3" -c 'import sqlite3' 2>/dev/null; then
 	exit 77
 fi
 export PYTHONDONTWRITEBYTECODE=1
-for part in test_report test_report_frees test_merge; do
+for part in test_report test_report_frees test_report_ledger test_merge; do
 	"$PYTHON3" "$top_srcdir/tests/unit/$part.py" || exit 1
 done
