@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the interposer shows to the process it is loaded into: exactly the
-# symbols of driver.tbl, the two look-up functions, the one that NVTX asks for
-# and those by which a program begins to use CUPTI; no versions, nothing needed
-# but libc's own, and no driver function wanted from elsewhere.
+# symbols of driver.tbl, the two look-up functions, dlopen, those that NVTX and
+# the driver ask for and those by which a program begins to use CUPTI; no versions,
+# nothing needed but libc's own, and no driver function wanted from elsewhere.  Of
+# what the driver loads late: the one symbol.
 set -u
 root=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 build=${top_builddir:-.}
@@ -34,7 +35,7 @@ table_symbols()
 
 LC_ALL=C
 export LC_ALL
-own_symbols=(dlsym dlvsym InitializeInjectionNvtx2
+own_symbols=(dlopen dlsym dlvsym InitializeInjection InitializeInjectionNvtx2
 	cuptiActivityRegisterCallbacks cuptiSubscribe cuptiSubscribe_v2)
 difference=$(diff <({ table_symbols; printf "%s\n" "${own_symbols[@]}"; } | sort) \
 	<(nm -D --defined-only "$library" | awk '{ print $3 }' | sort))
@@ -61,7 +62,18 @@ calls=$(grep -nE '(^|[^_[:alnum:].*"])dlv?sym[[:space:]]*\(' \
 	"$root"/src/intercept/*.c "$root"/src/core/*.c | grep -vE ':[[:space:]]*(/\*|\*)')
 [ -z "$calls" ] || complain "direct call of dlsym or dlvsym:" $'\n'"$calls"
 
+late=$build/.libs/libcustody-inject.so
+exported=$(nm -D --defined-only "$late" | awk '{ print $3 }')
+[ "$exported" = InitializeInjection ] || complain "libcustody-inject.so exports" $exported
+readelf -lW "$late" | grep -q ' TLS ' &&
+	complain "libcustody-inject.so has TLS; a program may have no room for it so late"
+for needed in $(readelf -dW "$late" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+	case $needed in
+	libc.so.6 | ld-linux-*.so.*) ;;
+	*) complain "libcustody-inject.so needs $needed; only libc may be" ;;
+	esac
+done
+
 [ $status -eq 0 ] &&
-	echo "check-exports: $(table_symbols | grep -c .) driver symbols, dlsym, dlvsym," \
-		"NVTX's and CUPTI's"
+	echo "check-exports: $(table_symbols | grep -c .) driver symbols, ${own_symbols[*]}"
 exit $status

@@ -62,6 +62,7 @@ static void fill_control(struct trace_control *control, const struct control_fac
 	control->parent_pid = getppid();
 	control->exec_serial = facts->exec_serial;
 	control->apis = facts->apis;
+	control->notes = facts->notes;
 	control->start_time = read_start_time();
 	control->buffer_bytes = option_number(OPTION_BUFFER);
 	snprintf(control->version, sizeof(control->version), "%s", PACKAGE_VERSION);

@@ -11,6 +11,7 @@
 struct control_facts {
 	uint32_t exec_serial;
 	uint32_t apis;
+	uint32_t notes; /* enum control_note */
 	const char *policy;
 	char parent[CONTROL_TEXT_BYTES];
 };

@@ -46,6 +46,8 @@ static const struct option_info infos[OPTION_COUNT] = {
 			      "which allocating call of each process fails, from 1" },
 	[OPTION_GPU_TIMES] = { OPTION_GPU_TIMES, "CUSTODY_GPU_TIMES", NULL, "0", "0|1",
 			       "whether CUPTI tells when devices copied, set and computed" },
+	[OPTION_DEEPBIND] = { OPTION_DEEPBIND, "CUSTODY_DEEPBIND", NULL, "pass", "pass|clear",
+			      "whether libraries opened with RTLD_DEEPBIND are made to be seen" },
 };
 
 extern char **environ;
@@ -282,6 +284,7 @@ bool option_is_valid(enum option_id id, const char *value, char *why, size_t why
 	case OPTION_MEMINFO:
 	case OPTION_CHILDREN:
 	case OPTION_GPU_TIMES:
+	case OPTION_DEEPBIND:
 	case OPTION_COUNT:
 		break;
 	}

@@ -22,6 +22,7 @@ enum option_id {
 	OPTION_LIMIT,	 /* bytes of a device, or none */
 	OPTION_FAIL_NTH, /* from 1, or none */
 	OPTION_GPU_TIMES, /* 0 | 1 */
+	OPTION_DEEPBIND, /* pass | clear */
 	OPTION_COUNT
 };
 

@@ -429,6 +429,14 @@ enum control_end {
 	CONTROL_EXECED = 2, /* this image is about to be replaced */
 };
 
+/* What of a process is not recorded, and why. */
+enum control_note {
+	CONTROL_NOT_PRELOADED = 1 << 0, /* all of it: the driver did not find the preload ... */
+	CONTROL_SECURE = 1 << 1,	/* ... because the program gains rights when it starts */
+	CONTROL_NO_VARIABLE = 1 << 2,	/* ... because LD_PRELOAD does not name it */
+	CONTROL_PAST = 1 << 3,		/* some: the driver was started past the preload */
+};
+
 /* What a process says of itself, and the few numbers both sides share. */
 struct trace_control {
 	uint64_t magic;
@@ -449,6 +457,8 @@ struct trace_control {
 	_Atomic uint32_t end_state;   /* enum control_end */
 	_Atomic uint32_t driver;      /* cuDriverGetVersion once known */
 	_Atomic uint64_t collector_beat; /* CLOCK_MONOTONIC ns, stored by the collector */
+	_Atomic uint32_t notes;	      /* enum control_note, or-ed */
+	uint32_t reserved;
 	uint64_t buffer_bytes;	      /* CUSTODY_BUFFER in force */
 	char version[CONTROL_TEXT_BYTES]; /* of the preload */
 	char policy[CONTROL_TEXT_BYTES];  /* --frees */

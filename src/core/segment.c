@@ -89,6 +89,14 @@ void segment_end(enum control_end how)
 	atomic_store_explicit(&control->end_state, how, memory_order_release);
 }
 
+void segment_note(uint32_t note)
+{
+	struct trace_control *control = own_control();
+
+	if (control)
+		atomic_fetch_or_explicit(&control->notes, note, memory_order_relaxed);
+}
+
 void segment_set_driver(int version)
 {
 	struct trace_control *control = own_control();

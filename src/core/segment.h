@@ -106,6 +106,9 @@ bool segment_write_text(const struct record *record, const char *text, size_t by
 /* Note that an image is about to end or be replaced (enum control_end). */
 void segment_end(enum control_end how);
 
+/* Note what is not recorded of this process (enum control_note). */
+void segment_note(uint32_t note);
+
 /* The driver's version, once the program has asked for it or a context exists. */
 void segment_set_driver(int version);
 

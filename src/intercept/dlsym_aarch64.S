@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym_aarch64.S - dlsym and dlvsym in front of libc's.
+ * dlsym_aarch64.S - dlsym, dlvsym and dlopen in front of libc's.
  *
  * glibc reads off the return address who is asking, to find where RTLD_NEXT
  * begins.  So whatever we do not answer ourselves goes on by a jump, with the
@@ -77,5 +77,45 @@
 
 	DOOR	dlsym, real_dlsym, doors_dlsym, x2
 	DOOR	dlvsym, real_dlvsym, doors_dlvsym, x3
+
+/*
+ * dlopen looks at its caller too, for the search path and the namespace: it is
+ * always a jump.  The mask leaves the flags as they are unless it was asked to
+ * take RTLD_DEEPBIND out of them.
+ */
+	.globl	dlopen
+	.type	dlopen, %function
+	.p2align 4
+dlopen:
+	.cfi_startproc
+	hint	#34			/* bti c */
+	adrp	x16, real_dlopen
+	ldr	x16, [x16, :lo12:real_dlopen]
+	cbz	x16, .Lfind_dlopen
+.Lfound_dlopen:
+	adrp	x17, real_dlopen_mask
+	ldr	w17, [x17, :lo12:real_dlopen_mask]
+	and	w1, w1, w17
+	br	x16
+.Lfind_dlopen:
+	stp	x29, x30, [sp, #-32]!
+	.cfi_def_cfa_offset 32
+	.cfi_offset 29, -32
+	.cfi_offset 30, -24
+	stp	x0, x1, [sp, #16]
+	mov	x29, sp
+	bl	real_find_dlopen
+	ldp	x0, x1, [sp, #16]
+	ldp	x29, x30, [sp], #32
+	.cfi_restore 30
+	.cfi_restore 29
+	.cfi_def_cfa_offset 0
+	adrp	x16, real_dlopen
+	ldr	x16, [x16, :lo12:real_dlopen]
+	cbnz	x16, .Lfound_dlopen
+	mov	x0, xzr			/* a libc without it: nothing can be opened */
+	ret
+	.cfi_endproc
+	.size	dlopen, . - dlopen
 
 	.section .note.GNU-stack, "", %progbits

@@ -48,9 +48,9 @@ static void *ask_scope_of(const void *caller, const char *name, const char *vers
 	struct object object;
 	void *handle, *address;
 
-	if (!object_find_address(caller, &object) || !*object.path)
+	if (!object_find_address(caller, &object) || !*object.path || !real_libc_dlopen)
 		return NULL;
-	handle = dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
+	handle = real_libc_dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
 	if (!handle)
 		return NULL;
 	address = ask(handle, name, version);

@@ -8,11 +8,15 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 void *real_driver[API_COUNT];
 void *real_next[API_COUNT];
 void *(*real_dlsym)(void *handle, const char *name);
 void *(*real_dlvsym)(void *handle, const char *name, const char *version);
+void *(*real_dlopen)(const char *file, int flags);
+void *(*real_libc_dlopen)(const char *file, int flags);
+uint32_t real_dlopen_mask = UINT32_MAX;
 
 static const char driver_soname[] = "libcuda.so.1";
 
@@ -103,6 +107,8 @@ void real_find_libc(void)
 		real_dlsym = (void *(*)(void *, const char *))object_symbol(&object, "dlsym");
 		real_dlvsym = (void *(*)(void *, const char *,
 					 const char *))object_symbol(&object, "dlvsym");
+		real_libc_dlopen =
+			(void *(*)(const char *, int))object_symbol(&object, "dlopen");
 	}
 }
 
@@ -118,6 +124,31 @@ static __attribute__((noinline)) void *next_definition(const char *name)
 		real_find_libc();
 	address = real_dlsym ? real_dlsym(RTLD_NEXT, name) : NULL;
 	return address;
+}
+
+/* As option.c reads it; nothing of core is here, nor any function that others stand in front of. */
+static bool clears_deepbind(void)
+{
+	static const char wanted[] = "CUSTODY_DEEPBIND=clear";
+
+	for (char **entry = environ; entry && *entry; entry++) {
+		size_t i = 0;
+
+		while (wanted[i] && (*entry)[i] == wanted[i])
+			i++;
+		if (!wanted[i] && !(*entry)[i])
+			return true;
+	}
+	return false;
+}
+
+void real_find_dlopen(void)
+{
+	void *next = next_definition("dlopen");
+
+	if (clears_deepbind())
+		real_dlopen_mask = ~(uint32_t)RTLD_DEEPBIND;
+	real_dlopen = (void *(*)(const char *, int))(real_is_ours(next) ? NULL : next);
 }
 
 /* What objects beside libcuda and us export of the driver: candidates for a neighbour. */

@@ -56,4 +56,18 @@ extern void *(*real_dlsym)(void *handle, const char *name);
 extern void *(*real_dlvsym)(void *handle, const char *name, const char *version);
 void real_find_libc(void);
 
+/* For ourselves: no neighbour need see what only we look into.  After real_find_libc(). */
+extern void *(*real_libc_dlopen)(const char *file, int flags);
+
+/*
+ * The next dlopen behind this library: a neighbour's, who wants to see what is
+ * opened, else libc's.  The mask takes RTLD_DEEPBIND out of the flags, if that was
+ * asked for (CUSTODY_DEEPBIND): a library opened with it, and linked with libcuda,
+ * calls past us.  dlmopen is left alone: what is opened in another namespace has
+ * a libcuda of its own, which nothing in this one stands in front of.
+ */
+extern void *(*real_dlopen)(const char *file, int flags);
+extern uint32_t real_dlopen_mask;
+void real_find_dlopen(void);
+
 #endif

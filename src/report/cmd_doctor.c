@@ -33,9 +33,6 @@ static void judge_options(struct doctor *doctor)
 			doctor_say(doctor, DOCTOR_NOTE, "%s: %s; the default is used", variable,
 				   why);
 	}
-	if (getenv("LD_PRELOAD") && *getenv("LD_PRELOAD"))
-		doctor_say(doctor, DOCTOR_NOTE, "LD_PRELOAD is set already (%s); 'custody record' "
-			   "keeps it and comes first", getenv("LD_PRELOAD"));
 }
 
 /* What becomes of the frees of a program that is recorded from here. */
@@ -116,7 +113,7 @@ static void judge_places(struct doctor *doctor)
 /* Without the interposer there is nothing to prove. */
 static void judge_recording(struct doctor *doctor)
 {
-	char preload[PATH_MAX], simulated[PATH_MAX];
+	char preload[PATH_MAX], injection[PATH_MAX], simulated[PATH_MAX];
 	bool has_simulated;
 
 	if (!program_find_preload(preload, sizeof(preload))) {
@@ -125,6 +122,11 @@ static void judge_recording(struct doctor *doctor)
 		return;
 	}
 	doctor_preload(doctor, preload);
+	if (!program_find_injection(preload, injection, sizeof(injection)))
+		doctor_say(doctor, DOCTOR_NOTE,
+			   "%s is not there: programs that the preload does not reach are not "
+			   "told of",
+			   injection);
 	has_simulated = program_find_simdriver(simulated, sizeof(simulated));
 	if (has_simulated)
 		doctor_proof_simulated(doctor);
@@ -144,6 +146,7 @@ static int run(int argc, char **argv)
 	terminal_probe(&doctor.terminal, stdout);
 	judge_machine(&doctor);
 	judge_options(&doctor);
+	doctor_tools(&doctor);
 	judge_frees(&doctor);
 	judge_places(&doctor);
 	judge_recording(&doctor);

@@ -19,6 +19,7 @@ static const char *frees;
 static const char *max_pending;
 static const char *max_pending_ratio;
 static const char *children;
+static const char *deepbind;
 static const char *limit;
 static const char *fail_nth;
 static bool want_gpu_times;
@@ -50,6 +51,9 @@ static const struct options_row rows[] = {
 	{ "fail-nth", 0, OPTIONS_TEXT, "N",
 	  "fail the N-th allocating call of each process, out of memory", &fail_nth,
 	  OPTIONS_TWIN(OPTION_FAIL_NTH) },
+	{ "deepbind", 0, OPTIONS_TEXT, "pass|clear",
+	  "whether libraries opened with RTLD_DEEPBIND are made to be seen", &deepbind,
+	  OPTIONS_TWIN(OPTION_DEEPBIND) },
 	{ "simulate", 0, OPTIONS_FLAG, NULL, "run on the simulated driver: no GPU is needed",
 	  &simulate, 0 },
 	{ NULL, 0, OPTIONS_FLAG, NULL, NULL, NULL, 0 },
@@ -124,6 +128,7 @@ static void set_options(void)
 		{ OPTION_MAX_PENDING, &max_pending },
 		{ OPTION_MAX_PENDING_RATIO, &max_pending_ratio },
 		{ OPTION_CHILDREN, &children },
+		{ OPTION_DEEPBIND, &deepbind },
 		{ OPTION_LIMIT, &limit },
 		{ OPTION_FAIL_NTH, &fail_nth },
 	};
@@ -142,6 +147,18 @@ static void hear_ranges(const char *preload)
 		set_variable("NVTX_INJECTION64_PATH", preload);
 }
 
+/*
+ * The driver loads what this names when it starts, into programs too that a
+ * preload does not reach: those are told of.  A profiler that has set it goes on.
+ */
+static void notice_unreached(const char *preload)
+{
+	char path[PATH_MAX];
+
+	if (!getenv(INJECTION_VARIABLE) && program_find_injection(preload, path, sizeof(path)))
+		set_variable(INJECTION_VARIABLE, path);
+}
+
 static void prepare_environment(void)
 {
 	char path[PATH_MAX];
@@ -154,6 +171,7 @@ static void prepare_environment(void)
 		prepend("LD_PRELOAD", path, " :");
 	set_options();
 	hear_ranges(path);
+	notice_unreached(path);
 	if (!simulate)
 		return;
 	if (!program_find_simdriver(path, sizeof(path)))

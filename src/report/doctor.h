@@ -24,6 +24,9 @@ void doctor_say(struct doctor *doctor, enum doctor_finding finding, const char *
 /* Can this program be recorded?  `name` is searched as a shell would. */
 void doctor_program(struct doctor *doctor, const char *name);
 
+/* Other tools that are to be loaded beside the recording. */
+void doctor_tools(struct doctor *doctor);
+
 /* Is the file of the interposer sound, and does it ask for nothing but libc? */
 void doctor_preload(struct doctor *doctor, const char *path);
 

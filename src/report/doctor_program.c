@@ -2,6 +2,7 @@
 /* doctor_program.c - what a program file says of whether it can be recorded. */
 #include "report/doctor.h"
 
+#include "core/option.h"
 #include "report/elf_file.h"
 #include "report/program.h"
 
@@ -31,14 +32,19 @@ static void judge_doors(struct doctor *doctor, const struct elf_file *file)
 			   "it is linked with the CUDA runtime, which loads the driver");
 	else if (elf_file_imports(file, "dlopen"))
 		doctor_say(doctor, DOCTOR_GOOD,
-			   "it names no CUDA library, but can load one (dlopen)");
+			   "it names no CUDA library, but can load one (dlopen)%s",
+			   strcmp(option_text(OPTION_DEEPBIND), "clear") ?
+				   "; one that it loads with RTLD_DEEPBIND is seen only with "
+				   "CUSTODY_DEEPBIND=clear" :
+				   "");
 	else
 		doctor_say(doctor, DOCTOR_NOTE,
 			   "it names no CUDA library and loads none itself; libraries that it is "
 			   "linked with, or programs that it starts, may");
 	if (elf_file_imports(file, "dlmopen"))
 		doctor_say(doctor, DOCTOR_NOTE,
-			   "it uses dlmopen: what it loads into another namespace is not seen");
+			   "it uses dlmopen: what it loads into another namespace is not seen, but "
+			   "the driver tells of it");
 	if (!path)
 		path = elf_file_dynamic_text(file, DT_RPATH, 0);
 	if (path && strstr(path, "/stubs"))

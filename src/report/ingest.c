@@ -192,18 +192,33 @@ struct ingest_process *ingest_process_add(struct ingest *ingest, struct ingest_m
 	return process;
 }
 
+/* As it stands in process.note; NULL: nothing is to be said. */
+static const char *note_text(uint32_t notes)
+{
+	if (notes & CONTROL_NOT_PRELOADED && notes & CONTROL_SECURE)
+		return "not preloaded: it gains rights when it starts";
+	if (notes & CONTROL_NOT_PRELOADED && notes & CONTROL_NO_VARIABLE)
+		return "not preloaded: LD_PRELOAD does not name it";
+	if (notes & CONTROL_NOT_PRELOADED)
+		return "not preloaded: another namespace, or a static program";
+	return notes & CONTROL_PAST ? "driver started past the preload" : NULL;
+}
+
 void ingest_process_update(struct ingest_process *process)
 {
 	struct ingest *ingest = process->ingest;
 	uint32_t driver = atomic_load_explicit(&process->map.control->driver, memory_order_relaxed);
+	uint32_t notes = atomic_load_explicit(&process->map.control->notes, memory_order_relaxed);
 	sqlite3_stmt *update = store_prepare(
 		ingest->store, &ingest->update_process,
-		"UPDATE process SET end_ns = ?, driver_version = ?, lost_records = ? WHERE id = ?");
+		"UPDATE process SET end_ns = ?, driver_version = ?, lost_records = ?, note = ?"
+		" WHERE id = ?");
 
 	bind_id(update, 1, (uint64_t)process->end_ns);
 	bind_id(update, 2, driver);
 	sqlite3_bind_int64(update, 3, (int64_t)process->lost);
-	sqlite3_bind_int64(update, 4, process->id);
+	sqlite3_bind_text(update, 4, note_text(notes), -1, SQLITE_STATIC);
+	sqlite3_bind_int64(update, 5, process->id);
 	store_step(ingest->store, update);
 }
 

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -62,30 +64,53 @@ int program_find(const char *name, char *path, size_t bytes)
 	return result;
 }
 
+/* What a 64-bit processor of ours would run nevertheless. */
+static bool is_32_bit(const struct elf_file *file)
+{
+	const unsigned char *identity = elf_file_part(file, 0, EI_NIDENT, 1);
+
+	return identity && identity[EI_CLASS] == ELFCLASS32 && identity[EI_DATA] == ELFDATA2LSB;
+}
+
 static enum program_obstacle judge_elf(const struct elf_file *file)
 {
 	const char *interpreter;
 
-	if (!elf_file_is_64(file) || elf_file_header(file)->e_machine != OUR_MACHINE)
+	if (!elf_file_is_64(file))
+		return is_32_bit(file) ? PROGRAM_32_BIT : PROGRAM_OTHER_CPU;
+	if (elf_file_header(file)->e_machine != OUR_MACHINE)
 		return PROGRAM_OTHER_CPU;
 	interpreter = elf_file_interpreter(file);
 	if (!interpreter)
 		return PROGRAM_STATIC;
-	return strstr(interpreter, "ld-linux") ? PROGRAM_GOOD : PROGRAM_OTHER_LIBC;
+	if (strstr(interpreter, "ld-linux"))
+		return PROGRAM_GOOD;
+	return strstr(interpreter, "ld-musl") ? PROGRAM_MUSL : PROGRAM_OTHER_LIBC;
 }
 
-/* The kernel drops LD_PRELOAD's say where a program gains rights; root gains none by its bits. */
-static bool gains_rights(const char *path)
+/* Where the kernel gives no rights to a program, whatever its file says. */
+static bool is_kept_down(const char *path)
+{
+	struct statvfs place;
+
+	return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) > 0 ||
+	       (!statvfs(path, &place) && place.f_flag & ST_NOSUID);
+}
+
+/* The loader ignores LD_PRELOAD where a program gains rights; one gains none by being root's. */
+static enum program_obstacle judge_rights(const char *path)
 {
 	struct stat status;
 
-	if (getxattr(path, "security.capability", NULL, 0) > 0)
-		return true;
-	if (stat(path, &status))
-		return false;
-	return ((status.st_mode & S_ISUID) && status.st_uid != getuid()) ||
-	       ((status.st_mode & S_ISGID) && (status.st_mode & S_IXGRP) &&
-		status.st_gid != getgid());
+	if (is_kept_down(path) || stat(path, &status))
+		return PROGRAM_GOOD;
+	if ((status.st_mode & S_ISUID) && status.st_uid != getuid())
+		return PROGRAM_SETUID;
+	if ((status.st_mode & S_ISGID) && (status.st_mode & S_IXGRP) && status.st_gid != getgid())
+		return PROGRAM_SETGID;
+	if (getuid() && getxattr(path, "security.capability", NULL, 0) > 0)
+		return PROGRAM_CAPABLE;
+	return PROGRAM_GOOD;
 }
 
 /* The interpreter of a script; "env NAME" is looked up as env does. */
@@ -118,8 +143,8 @@ static enum program_obstacle inspect(const char *path, char *line, size_t bytes)
 		return obstacle;
 	if (elf_file_is_elf(&file)) {
 		obstacle = judge_elf(&file);
-		if (obstacle == PROGRAM_GOOD && gains_rights(path))
-			obstacle = PROGRAM_SECURE;
+		if (obstacle == PROGRAM_GOOD)
+			obstacle = judge_rights(path);
 	}
 	elf_file_close(&file);
 	return obstacle;
@@ -150,11 +175,20 @@ const char *program_explain(enum program_obstacle obstacle)
 		return "is neither an ELF program nor a script";
 	case PROGRAM_STATIC:
 		return "is statically linked, so nothing can be preloaded into it";
-	case PROGRAM_SECURE:
-		return "gains rights when it starts (set-user-id or capabilities), so the loader "
-		       "ignores preloads";
+	case PROGRAM_SETUID:
+		return "gains the rights of another user when it starts (set-user-id), so the "
+		       "loader ignores preloads";
+	case PROGRAM_SETGID:
+		return "gains the rights of another group when it starts (set-group-id), so the "
+		       "loader ignores preloads";
+	case PROGRAM_CAPABLE:
+		return "gains capabilities when it starts, so the loader ignores preloads";
+	case PROGRAM_MUSL:
+		return "is made for musl, and the interposer for glibc";
 	case PROGRAM_OTHER_LIBC:
 		return "does not use glibc's loader";
+	case PROGRAM_32_BIT:
+		return "is a 32-bit program, and the interposer is for 64 bits, as is the driver";
 	case PROGRAM_OTHER_CPU:
 		return "is built for another kind of processor";
 	}
@@ -214,6 +248,15 @@ bool program_find_preload(char *path, size_t bytes)
 	if (find_near(places, "libcustody-preload.so", path, bytes))
 		return true;
 	return snprintf(path, bytes, "%s/libcustody-preload.so", LIBDIR) < (int)bytes &&
+	       exists(path);
+}
+
+bool program_find_injection(const char *preload, char *path, size_t bytes)
+{
+	const char *slash = strrchr(preload, '/');
+
+	return snprintf(path, bytes, "%.*slibcustody-inject.so",
+			slash ? (int)(slash + 1 - preload) : 0, preload) < (int)bytes &&
 	       exists(path);
 }
 

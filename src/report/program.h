@@ -20,9 +20,13 @@ enum program_obstacle {
 	PROGRAM_UNREADABLE,
 	PROGRAM_NO_ELF,	    /* and no script either */
 	PROGRAM_STATIC,	    /* no dynamic loader: nothing can be preloaded */
-	PROGRAM_SECURE,	    /* set-user-id, set-group-id or file capabilities */
-	PROGRAM_OTHER_LIBC, /* its loader is not glibc's */
-	PROGRAM_OTHER_CPU,  /* 32 bit, or another architecture */
+	PROGRAM_SETUID,	    /* it gains rights, so the loader ignores preloads: by its ... */
+	PROGRAM_SETGID,	    /* ... set-group-id bit ... */
+	PROGRAM_CAPABLE,    /* ... or file capabilities */
+	PROGRAM_MUSL,
+	PROGRAM_OTHER_LIBC, /* its loader is neither glibc's nor musl's */
+	PROGRAM_32_BIT,
+	PROGRAM_OTHER_CPU,
 };
 
 /* A script counts as its interpreter, whose path goes to `subject` (else `path` does). */
@@ -30,6 +34,12 @@ enum program_obstacle program_inspect(const char *path, char *subject, size_t by
 
 /* One clause: "is statically linked". */
 const char *program_explain(enum program_obstacle obstacle);
+
+/* Where the driver is told what to load when it starts. */
+#define INJECTION_VARIABLE "CUDA_INJECTION64_PATH"
+
+/* The library that is meant to be named there; it lies beside the preload. */
+bool program_find_injection(const char *preload, char *path, size_t bytes);
 
 /*
  * The preload and the directory of the simulated driver that belong to this

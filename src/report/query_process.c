@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { UNSEEN_SHOWN = 5 };
+
 static const struct rows_column head_columns[] = {
 	{ NULL, "trace", ROWS_TEXT },
 	{ NULL, "program", ROWS_TEXT },
@@ -44,6 +46,7 @@ static const struct rows_column process_columns[] = {
 	{ "lost_records", NULL, ROWS_COUNT },
 	{ "peak_bytes", "peak", ROWS_BYTES },
 	{ "live_at_exit_bytes", "at exit", ROWS_BYTES },
+	{ "note", NULL, ROWS_TEXT },
 	{ NULL, NULL, ROWS_TEXT },
 };
 
@@ -54,8 +57,8 @@ static const char select_processes[] =
 	" COALESCE((SELECT bytes FROM peak WHERE process_id = process.id"
 	"  AND device_id IS NULL), 0),"
 	" COALESCE((SELECT sum(exit_bytes) FROM allocation_total WHERE process_id = process.id"
-	"  AND NOT is_view AND kind NOT IN ('pinned', 'registered', 'ipc', 'module')), 0)"
-	" FROM process";
+	"  AND NOT is_view AND kind NOT IN ('pinned', 'registered', 'ipc', 'module')), 0),"
+	" note FROM process";
 
 static const struct rows_column device_columns[] = {
 	{ "id", NULL, ROWS_ID },
@@ -171,6 +174,32 @@ static void write_ended(struct query *query, struct rows_value *value)
 		rows_format(value, "with exit status %" PRId64, status);
 }
 
+/* Whole programs, or parts of them, that this trace knows nothing of. */
+static void note_unseen(struct query *query, struct report_section *section)
+{
+	sqlite3_stmt *statement = query_prepare(
+		query, "SELECT pid, COALESCE(executable, '?'), note FROM process"
+		       " WHERE note IS NOT NULL ORDER BY id");
+	int unseen = 0;
+
+	while (query_step(query, statement)) {
+		const char *note = (const char *)sqlite3_column_text(statement, 2);
+
+		if (unseen++ >= UNSEEN_SHOWN)
+			continue;
+		report_note(section, REPORT_WARNING, "%s of process %d (%s) is recorded: %s.",
+			    strncmp(note, "not preloaded", 13) ? "Not all" : "Nothing",
+			    sqlite3_column_int(statement, 0), sqlite3_column_text(statement, 1),
+			    note);
+	}
+	sqlite3_finalize(statement);
+	if (unseen > UNSEEN_SHOWN)
+		report_note(section, REPORT_WARNING,
+			    "So it is with %d more processes; 'custody sql' finds them by "
+			    "process.note.",
+			    unseen - UNSEEN_SHOWN);
+}
+
 static void add_head(struct query *query, struct report *report)
 {
 	struct report_section *section = report_add(report, NULL, "", REPORT_FIELDS, head_columns);
@@ -202,6 +231,7 @@ static void add_head(struct query *query, struct report *report)
 			    "%s records were lost while recording, which said why on standard "
 			    "error. Whatever they told is missing below: no figure is sure.",
 			    format_count(lost, query->lost));
+	note_unseen(query, section);
 }
 
 static void add_trace(struct query *query, struct report *report)

@@ -104,6 +104,16 @@ static void print_transfers(struct summary *summary)
 	message_say("  transfers  %s", line);
 }
 
+static void print_unseen(struct summary *summary)
+{
+	int64_t processes = ask(summary, "SELECT count(*) FROM process WHERE note IS NOT NULL");
+
+	if (processes)
+		message_say("  unseen     %s %s wholly or in part not recorded; the report says why",
+			    format_count(summary->text[0], processes),
+			    plural(processes, "process was", "processes were"));
+}
+
 static void print_trouble(struct summary *summary)
 {
 	int64_t failures = ask(summary, "SELECT count(*) FROM failure");
@@ -158,6 +168,7 @@ void record_summary_print(const char *path)
 	print_memory(&summary);
 	print_live(&summary);
 	print_transfers(&summary);
+	print_unseen(&summary);
 	print_trouble(&summary);
 	print_next(&summary);
 	sqlite3_close(summary.db);

@@ -30,6 +30,8 @@ CREATE TABLE process (			-- one traced program image that used CUDA
 	driver_version INTEGER,		-- as cuDriverGetVersion gives it
 	policy TEXT,			-- --frees
 	lost_records INTEGER NOT NULL DEFAULT 0,
+	note TEXT,			-- what of it is not recorded, and why: "not preloaded...", all of it;
+					-- "driver started past the preload", some; else NULL
 	source_id INTEGER REFERENCES source	-- the trace it came from; NULL: this file was recorded
 );
 

@@ -28,7 +28,8 @@ simulated=${E2E_SIMDRIVER:-$top_builddir/tests/support/simdriver/lib}
 
 for variable in $(compgen -e); do
 	case $variable in
-	CUSTODY_* | NUMBA_CUDA_* | SIMCUDA_* | LD_PRELOAD) unset "$variable" ;;
+	CUSTODY_* | CUDA_INJECTION64_PATH | NUMBA_CUDA_* | SIMCUDA_* | LD_PRELOAD)
+		unset "$variable" ;;
 	esac
 done
 

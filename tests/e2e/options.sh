@@ -267,14 +267,4 @@ it_proves_with_doctor_that_interception_works() {
 	bounded "$custody" doctor "$clients/door_lazy" >out 2>err || fail "doctor: $(cat out err)"
 }
 
-it_names_with_doctor_what_cannot_work() {
-	plain_build_only
-	echo 'int main(void) { return 0; }' >x.c
-	${CC:-cc} -static -o static x.c 2>/dev/null || skip "no static program can be linked here"
-	local status=0
-	bounded "$custody" doctor ./static >out 2>err || status=$?
-	expect_match "verdict" 'static' "$(cat out err)"
-	[ "$status" -ne 0 ] || fail "doctor is content with a static program"
-}
-
 run_behaviours "${1:-}"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static char place[64];
@@ -112,7 +113,56 @@ START_TEST(static_and_foreign_programs_are_told_apart)
 	ck_assert_int_eq(inspect_header(&header), PROGRAM_OTHER_CPU);
 	header = make_header();
 	header.e_ident[EI_CLASS] = ELFCLASS32;
+	ck_assert_int_eq(inspect_header(&header), PROGRAM_32_BIT);
+	header.e_ident[EI_DATA] = ELFDATA2MSB;
 	ck_assert_int_eq(inspect_header(&header), PROGRAM_OTHER_CPU);
+}
+END_TEST
+
+/* A program whose loader has this path. */
+static enum program_obstacle inspect_loader(const char *loader)
+{
+	struct {
+		Elf64_Ehdr header;
+		Elf64_Phdr segment;
+		char loader[64];
+	} file = { .header = make_header() };
+
+	file.header.e_phoff = sizeof(file.header);
+	file.header.e_phnum = 1;
+	file.segment.p_type = PT_INTERP;
+	file.segment.p_offset = sizeof(file.header) + sizeof(file.segment);
+	file.segment.p_filesz = strlen(loader) + 1;
+	strcpy(file.loader, loader);
+	write_program(&file, sizeof(file), 0755);
+	return program_inspect(path, subject, sizeof(subject));
+}
+
+START_TEST(the_loader_tells_the_c_library)
+{
+	ck_assert_int_eq(inspect_loader("/lib64/ld-linux-x86-64.so.2"), PROGRAM_GOOD);
+	ck_assert_int_eq(inspect_loader("/lib/ld-musl-x86_64.so.1"), PROGRAM_MUSL);
+	ck_assert_int_eq(inspect_loader("/system/bin/linker64"), PROGRAM_OTHER_LIBC);
+}
+END_TEST
+
+/* Only where the kernel would give them: not on every file system, nor to everybody. */
+START_TEST(rights_that_a_program_gains_are_told)
+{
+	struct statvfs room;
+
+	inspect_loader("/lib64/ld-linux-x86-64.so.2");
+	if (statvfs(path, &room) || room.f_flag & ST_NOSUID || chown(path, 65534, 65534))
+		return;
+	ck_assert_int_eq(chmod(path, 04755), 0);
+	ck_assert_int_eq(program_inspect(path, subject, sizeof(subject)), PROGRAM_SETUID);
+	ck_assert_int_eq(chmod(path, 02755), 0);
+	ck_assert_int_eq(program_inspect(path, subject, sizeof(subject)), PROGRAM_SETGID);
+	ck_assert_int_eq(chmod(path, 02745), 0); /* a mark for locks, no rights */
+	ck_assert_int_eq(program_inspect(path, subject, sizeof(subject)), PROGRAM_GOOD);
+	ck_assert_int_eq(chown(path, getuid(), getgid()), 0);
+	ck_assert_int_eq(chmod(path, 06755), 0);
+	ck_assert_int_eq(program_inspect(path, subject, sizeof(subject)), PROGRAM_GOOD);
 }
 END_TEST
 
@@ -156,6 +206,8 @@ static Suite *make_suite(void)
 	tcase_add_test(files, script_counts_as_its_interpreter);
 	tcase_add_test(files, script_that_runs_itself_comes_to_an_end);
 	tcase_add_test(files, static_and_foreign_programs_are_told_apart);
+	tcase_add_test(files, the_loader_tells_the_c_library);
+	tcase_add_test(files, rights_that_a_program_gains_are_told);
 	tcase_add_test(files, damaged_programs_do_no_harm);
 	tcase_add_test(files, program_is_looked_for_as_a_shell_does);
 	suite_add_tcase(suite, files);

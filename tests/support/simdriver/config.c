@@ -3,6 +3,7 @@
  * The life of the simulated driver: SIMCUDA_* settings, cuInit, the end of the
  * process, fork, and the slow half of the look taken before every call.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -306,9 +307,26 @@ static CUresult start_driver(void)
 	return CUDA_SUCCESS;
 }
 
+/*
+ * A tool that the environment names is loaded by the first cuInit, on its thread,
+ * and its entry called.  One that cannot be loaded changes nothing here.
+ */
+static void start_injection(void)
+{
+	const char *path = getenv("CUDA_INJECTION64_PATH");
+	void *library = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	int (*entry)(void) = NULL;
+
+	if (library)
+		*(void **)&entry = dlsym(library, "InitializeInjection");
+	if (entry)
+		entry();
+}
+
 CUresult config_init(unsigned int Flags)
 {
 	CUresult error = CUDA_SUCCESS;
+	bool is_first = false;
 
 	if (Flags)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -317,6 +335,7 @@ CUresult config_init(unsigned int Flags)
 	switch (atomic_load(&life)) {
 	case LIFE_NEW:
 		error = settings.devices ? start_driver() : CUDA_ERROR_NO_DEVICE;
+		is_first = !error;
 		break;
 	case LIFE_OVER:
 		error = CUDA_ERROR_DEINITIALIZED;
@@ -326,6 +345,8 @@ CUresult config_init(unsigned int Flags)
 		break;
 	}
 	pthread_mutex_unlock(&life_lock);
+	if (is_first)
+		start_injection();
 	return error;
 }
 

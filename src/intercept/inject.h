@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inject.h - the entry that the driver calls when it starts, in the library that
+ * CUDA_INJECTION64_PATH names.
+ *
+ * That library is libcustody-inject.so, which can be loaded late: it has no TLS
+ * and stands in front of nothing.  Where the preload is, it calls the entry of
+ * the same name in there; where it is not, it tells of it.
+ */
+#ifndef CUSTODY_INTERCEPT_INJECT_H
+#define CUSTODY_INTERCEPT_INJECT_H
+
+/* Anything but 1 counts as a failure. */
+__attribute__((visibility("default"))) int InitializeInjection(void);
+
+#endif
