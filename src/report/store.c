@@ -182,9 +182,51 @@ static void make_view(struct store *store, const char *name, const char *select)
 	sqlite3_free(sql);
 }
 
+/* Statements of the schema begin lines with this. */
+static const char create[] = "\nCREATE ";
+
+/* One of them, up to the next one's beginning, where there is nothing of that name yet. */
+static void make_one(struct store *store, const char *text, const char *end)
+{
+	const char *name = strchr(text + sizeof(create) - 1, ' ');
+	char *sql = sqlite3_mprintf("%.*s IF NOT EXISTS%.*s", (int)(name - text), text,
+				    (int)(end - name), name);
+
+	if (!sql)
+		message_die(EXIT_COULD_NOT, "out of memory");
+	store_run(store, sql);
+	sqlite3_free(sql);
+}
+
+static void make_missing(struct store *store)
+{
+	const char *text = strstr(store_schema, create);
+
+	while (text) {
+		const char *next = strstr(text + 1, create);
+
+		make_one(store, text, next ? next : text + strlen(text));
+		text = next;
+	}
+}
+
+/* Older ones know copies of calls only, not those of graphs. */
+static void complete_transfers(struct store *store)
+{
+	if (store_number(store, "SELECT count(*) FROM pragma_table_info('transfer') "
+				"WHERE name = 'copies'"))
+		return;
+	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('transfer_site') "
+				 "WHERE name = 'copies'"))
+		store_run(store, "ALTER TABLE transfer_site ADD COLUMN copies INTEGER NOT NULL "
+				 "DEFAULT 1");
+	store_run(store, "DROP VIEW IF EXISTS transfer");
+}
+
 /* What a trace lacks that an older version has begun; its rows stay as they are. */
 static void complete_schema(struct store *store)
 {
+	complete_transfers(store);
 	make_table(store, "free_total", total_free_columns);
 	make_table(store, "pending_total", total_free_pending_columns);
 	make_table(store, "oom", total_oom_columns);
@@ -220,6 +262,7 @@ static void complete_schema(struct store *store)
 		  "device_id, context_id, kind, bytes, count, created_ns, ended_ns);"
 		  "CREATE TABLE IF NOT EXISTS device_sample(id INTEGER PRIMARY KEY, at_ns, uuid, "
 		  "free_bytes)");
+	make_missing(store);
 }
 
 /* A collector that was killed at once leaves a database without tables. */

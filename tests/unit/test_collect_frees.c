@@ -487,7 +487,10 @@ START_TEST(trace_that_an_older_version_began_is_gone_on_with)
 			 "ALTER TABLE allocation DROP COLUMN free_saved_ns;"
 			 "DROP INDEX operation_unload;"
 			 "ALTER TABLE operation DROP COLUMN caller;"
-			 "ALTER TABLE peak DROP COLUMN held_peak_bytes;");
+			 "ALTER TABLE peak DROP COLUMN held_peak_bytes;"
+			 "DROP VIEW gpu_work; DROP VIEW transfer; DROP TABLE transfer_gpu;"
+			 "ALTER TABLE transfer_site DROP COLUMN copies;"
+			 "CREATE VIEW transfer AS SELECT id, bytes FROM transfer_row;");
 	store_close(store);
 	snprintf(command, sizeof(command), "echo trace=%s >>%s/session", fixture_trace,
 		 fixture_session);
@@ -498,12 +501,15 @@ START_TEST(trace_that_an_older_version_began_is_gone_on_with)
 					.api = fixture_api_of("cuModuleUnload"),
 					.caller_context = 5 });
 	fixture_put(1, session_writer_finding(9950, 1, 1 << 20, FINDING_DOUBLE_FREE));
+	fixture_put(1, session_writer_copy(9960, 10, TRANSFER_H2D, 1, 2, 3));
 	fixture_collect();
 	expect(1, 9100, "idle", 0, 5000);
 	ck_assert_int_eq(fixture_ask("SELECT sum(saved_ns) FROM free_total"), 3200);
 	ck_assert_int_eq(fixture_ask("SELECT released FROM pending_total"), WAITS);
 	ck_assert_int_eq(fixture_ask("SELECT caller FROM operation"), 5);
 	ck_assert_int_eq(fixture_ask("SELECT count(*) FROM finding"), 1);
+	ck_assert_int_eq(fixture_ask("SELECT sum(copies) FROM transfer WHERE gpu_start_ns IS NULL"),
+			 1);
 }
 END_TEST
 
