@@ -242,6 +242,52 @@ class Text(Case):
         self.assertIn("captured into a graph", custody("report", path).stdout)
         self.assertNotIn("captured", custody("report", self.path("whole")).stdout)
 
+    LAUNCHES = ("UPDATE api SET name = 'cuGraphLaunch' WHERE id = 11;"
+                "UPDATE transfer_site SET copies = 4 WHERE api_id = 11;"
+                "UPDATE transfer_row SET duration_ns = 0 WHERE site_id IN"
+                " (SELECT id FROM transfer_site WHERE api_id = 11);")
+
+    def test_copies_in_graphs_are_counted_and_told(self):
+        path = self.change("graphs", self.LAUNCHES, source="partial")
+        database = sqlite3.connect(path)
+        copies, size = database.execute(
+            "SELECT sum(copies), sum(bytes) FILTER (WHERE NOT result) FROM transfer"
+            " WHERE api_id = 11").fetchone()
+        alone = database.execute("SELECT count(*) FROM transfer WHERE kind = 'H2D'"
+                                 " AND api_id <> 11").fetchone()[0]
+        told = json.loads(custody("report", "--format=json", path).stdout)
+        self.assertEqual(told["transfers"]["by_kind"]["H2D"]["count"], alone + copies)
+        self.assertNotIn("cuGraphLaunch", [row["name"] for row in told["calls"]])
+        text = " ".join(custody("report", path).stdout.split())
+        self.assertIn("ran inside of graphs", text)
+        self.assertIn(f"{copies:,} of these copies", text)
+        self.assertGreater(size, 0)
+        self.assertNotIn("graphs", custody("report", "--transfers", self.path("whole")).stdout)
+
+    def test_what_nobody_can_count_in_graphs_is_told(self):
+        unknown = "UPDATE transfer_site SET copies = 0, is_captured = 1 WHERE api_id = 11;"
+        path = self.change("conditional", self.LAUNCHES + unknown, source="partial")
+        text = " ".join(custody("report", path).stdout.split())
+        self.assertIn("conditional nodes", text)
+        self.assertNotIn("could not be read", text)
+        path = self.change("unread", self.LAUNCHES + unknown + "UPDATE transfer_site SET"
+                           " kind = 'UNKNOWN' WHERE api_id = 11", source="partial")
+        text = " ".join(custody("report", path).stdout.split())
+        self.assertIn("could not be read", text)
+        self.assertNotIn("conditional nodes", text)
+
+    def test_a_trace_of_before_graphs_were_read_has_calls_only(self):
+        path = self.change("before_graphs", "DROP VIEW IF EXISTS gpu_work; DROP VIEW transfer;"
+                           " ALTER TABLE transfer_site DROP COLUMN copies;"
+                           " CREATE VIEW transfer AS SELECT r.*, s.process_id, s.kind, s.api_id,"
+                           "  s.is_async, s.source_kind, s.target_kind, s.source_device_id,"
+                           "  s.target_device_id, s.caller, s.result, s.is_captured"
+                           "  FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id",
+                           source="partial")
+        told = json.loads(custody("report", "--format=json", path).stdout)
+        whole = json.loads(custody("report", "--format=json", self.path("whole")).stdout)
+        self.assertEqual(told["transfers"]["by_kind"], whole["transfers"]["by_kind"])
+
     def test_what_died_with_its_context_is_told(self):
         path = self.change("context", "UPDATE allocation SET release_cause = 'reset',"
                                       " free_requested_ns = NULL"
