@@ -277,7 +277,8 @@ class Text(Case):
         self.assertNotIn("conditional nodes", text)
 
     def test_a_trace_of_before_graphs_were_read_has_calls_only(self):
-        path = self.change("before_graphs", "DROP VIEW IF EXISTS gpu_work; DROP VIEW transfer;"
+        path = self.change("before_graphs", "DROP VIEW gpu_work; DROP VIEW transfer;"
+                           " DROP TABLE gpu_work_row; DROP TABLE gpu_work_site;"
                            " ALTER TABLE transfer_site DROP COLUMN copies;"
                            " CREATE VIEW transfer AS SELECT r.*, s.process_id, s.kind, s.api_id,"
                            "  s.is_async, s.source_kind, s.target_kind, s.source_device_id,"
