@@ -10,9 +10,10 @@
  *
  * Beside what the program asked for stands what that takes of the device, by the
  * driver's page rules: blocks share pages of 2 MiB, the first and the last of each
- * block, and a page counts as long as one of them lies in it.  Points are moments somebody else wants to see the sums of
- * (ingest_reading.c): they wait in the same heap, and have their turn behind all
- * changes of their moment.
+ * block, and a page counts as long as one of them lies in it.
+ *
+ * Points are moments whose sums somebody else wants to see (ingest_reading.c): they
+ * wait in the same heap, and have their turn behind all changes of their moment.
  */
 #ifndef CUSTODY_REPORT_INGEST_PEAK_H
 #define CUSTODY_REPORT_INGEST_PEAK_H
@@ -31,7 +32,7 @@ enum {
 /* Use of one process on one device, of one process, or of all. */
 struct ingest_peak_group {
 	uint32_t process_id; /* 0: all */
-	uint32_t device_id;  /* 0: all; of all processes: a device as ingest_peak_share() knows it */
+	uint32_t device_id;  /* 0: all; of all processes: as ingest_peak_share() knows it */
 	int64_t live, pending; /* pending is not among what is live */
 	int64_t moment_ns;     /* of the last change */
 	int64_t peak, peak_ns;

@@ -88,9 +88,9 @@ bool nvml_free_bytes(const struct nvml *nvml, int device, int64_t *bytes)
 	return true;
 }
 
+/* The library stays: the process ends soon, and whatever the library left is safe until then. */
 void nvml_close(struct nvml *nvml)
 {
 	nvml->shut_down();
-	dlclose(nvml->library);
 	nvml->library = NULL;
 }

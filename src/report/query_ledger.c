@@ -105,7 +105,8 @@ static const char select_readings[] =
 	"  r.total_bytes, r.total_bytes - r.free_bytes, r.held_bytes, r.pool_bytes, r.graph_bytes,"
 	"  r.context_bytes, r.code_bytes, r.driver_bytes, r.recorded_bytes, r.foreign_bytes"
 	" FROM (SELECT id, used, 'highest' AS moment, 0 AS turn FROM highest UNION ALL"
-	"  SELECT last.id, highest.used, 'last', 1 FROM last JOIN highest USING (process_id, device_id)) m"
+	"  SELECT last.id, highest.used, 'last', 1 FROM last"
+	"   JOIN highest USING (process_id, device_id)) m"
 	" JOIN told r ON r.id = m.id LEFT JOIN device d ON d.id = r.device_id"
 	" ORDER BY m.used DESC, r.process_id, r.device_id, m.turn";
 

@@ -41,13 +41,13 @@ static const char add_failures[] =
 	" ORDER BY f.at_ns";
 
 /* Blocks `a` that their process had on the device of the failure `o` in that moment. */
-#define PENDING_FROM "(a.free_requested_ns + a.free_waited_ns)"
-#define WAS_HELD                                                                                   \
+#define IS_ITS                                                                                     \
 	"a.process_id = o.process_id AND (o.device_id IS NULL OR a.device_id = o.device_id)"       \
-	" AND a.parent_id IS NULL AND a.kind NOT IN ('pinned', 'registered', 'ipc', 'unknown')"    \
-	" AND a.alloc_ns + a.alloc_duration_ns <= o.at_ns"                                         \
-	" AND (a.released_ns IS NULL OR a.released_ns > o.at_ns)"
-#define WAS_PENDING "coalesce(" PENDING_FROM " <= o.at_ns, 0)"
+	" AND a.parent_id IS NULL AND a.kind NOT IN ('pinned', 'registered', 'ipc', 'unknown')"
+#define WAS_HELD                                                                                   \
+	IS_ITS " AND a.alloc_ns + a.alloc_duration_ns <= o.at_ns"                                  \
+	       " AND (a.released_ns IS NULL OR a.released_ns > o.at_ns)"
+#define WAS_PENDING "coalesce(a.free_requested_ns + a.free_waited_ns <= o.at_ns, 0)"
 
 static const char add_sums[] =
 	"UPDATE %s.oom AS o SET (live_bytes, pending_bytes) ="

@@ -272,10 +272,12 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*make)(void);
 	} kinds[] = {
-		{ "small", make_small },     { "large", make_large },	  { "pool", make_pool },
-		{ "vmm", make_vmm },	     { "array", make_arrays },	  { "managed", make_managed },
-		{ "graph", make_graph },     { "code", make_code },	  { "streams", make_streams },
-		{ "pending", make_pending }, { "contexts", make_contexts },
+		{ "small", make_small },       { "large", make_large },
+		{ "pool", make_pool },	       { "vmm", make_vmm },
+		{ "array", make_arrays },      { "managed", make_managed },
+		{ "graph", make_graph },       { "code", make_code },
+		{ "streams", make_streams },   { "pending", make_pending },
+		{ "contexts", make_contexts },
 	};
 
 	if (argc != 2)

@@ -32,7 +32,8 @@ close_ledger() { # KIND [OPTION...]: t.db is its trace
 	shift
 	say_free $((4096 - 100))
 	# The collector is in time: cuInit takes a while, as it does on hardware.
-	SIMCUDA_DELAY=cuInit:700000 record -o t.db "${@:---frees=immediate}" -- "$clients/ledger" "$kind" >out
+	SIMCUDA_DELAY=cuInit:700000 record -o t.db "${@:---frees=immediate}" -- \
+		"$clients/ledger" "$kind" >out
 	bands t.db | sort >found
 	{
 		grep -v '^used ' out | sed 's/^\(highest contexts\) .*/\1 2/'

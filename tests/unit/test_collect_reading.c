@@ -60,8 +60,9 @@ static int64_t of_kind(uint64_t at, const char *kind, const char *column)
 {
 	char sql[192];
 
-	snprintf(sql, sizeof(sql), "SELECT k.%s FROM reading_kind k JOIN reading ON id = reading_id "
-				   "WHERE at_ns = %llu AND kind = '%s'",
+	snprintf(sql, sizeof(sql),
+		 "SELECT k.%s FROM reading_kind k JOIN reading ON id = reading_id "
+		 "WHERE at_ns = %llu AND kind = '%s'",
 		 column, (unsigned long long)at, kind);
 	return fixture_ask(sql);
 }

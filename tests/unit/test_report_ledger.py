@@ -170,7 +170,8 @@ class OutOfMemory(Case):
 
     def test_an_unfinished_trace_has_its_box_from_rows(self):
         at = 4_000_000
-        told = self.boxes("box", self.failure(900, at + 5000, "program", 700) + self.failure(901, at))
+        told = self.boxes("box", self.failure(900, at + 5000, "program", 700)
+                          + self.failure(901, at))
         self.assertEqual(len(told["oom"]), 1)
         box = told["oom"][0]
         self.assertEqual((box["api"], box["requested_bytes"], box["at_ns"], box["origin"]),
@@ -192,8 +193,8 @@ class OutOfMemory(Case):
         self.assertIn("10.0 MiB free of 8.79 GiB", custody("report", self.trace).stdout)
 
     def test_what_was_refused_on_purpose_is_told_apart(self):
-        told = self.boxes("limit", self.failure(901, 1000, "fail-nth") + self.failure(902, 2000, "custody")
-                          + self.failure(903, 3000, "limit"))
+        told = self.boxes("limit", self.failure(901, 1000, "fail-nth")
+                          + self.failure(902, 2000, "custody") + self.failure(903, 3000, "limit"))
         self.assertEqual([box["origin"] for box in told["oom"]], ["limit"])
         self.assertIn("refused by --limit",
                       " ".join(custody("report", self.trace).stdout.split()))
