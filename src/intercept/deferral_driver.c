@@ -5,6 +5,7 @@
  * libcuda itself.
  */
 #include "intercept/deferral.h"
+#include "intercept/reading.h"
 #include "intercept/real.h"
 
 enum { CALIBRATION_NS = 20000 };
@@ -28,6 +29,27 @@ static uint64_t ticks_per_us(void)
 	return (to.ticks - from.ticks) * 1000 / (to.monotonic_ns - from.monotonic_ns);
 }
 
+/*
+ * A queue's own stream and the block on which it is tried how blocks can be
+ * released take memory of the device.  What remains of both is known when the
+ * block is looked at for the last time.
+ */
+static __thread struct call making __attribute__((tls_model("initial-exec")));
+
+static CUresult create_stream(CUstream *stream, unsigned int flags)
+{
+	reading_own_before(&making, API_cuStreamCreate);
+	return REAL(driver, cuStreamCreate)(stream, flags);
+}
+
+static CUresult look_at_own_block(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	CUresult result = REAL(driver, cuPointerGetAttribute)(data, attribute, address);
+
+	reading_own_after(&making);
+	return result;
+}
+
 static void fill_events(struct driver *driver)
 {
 	if (real_has(API_cuCtxRecordEvent))
@@ -44,15 +66,14 @@ static void fill_rest(struct driver *driver)
 	driver->ctx_push_current = REAL(driver, cuCtxPushCurrent_v2);
 	driver->ctx_pop_current = REAL(driver, cuCtxPopCurrent_v2);
 	driver->thread_exchange_capture_mode = REAL(driver, cuThreadExchangeStreamCaptureMode);
-	driver->stream_create = REAL(driver, cuStreamCreate);
+	driver->stream_create = create_stream;
 	driver->stream_destroy = REAL(driver, cuStreamDestroy_v2);
 	driver->stream_synchronize = REAL(driver, cuStreamSynchronize);
-	driver->pointer_get_attribute = REAL(driver, cuPointerGetAttribute);
+	driver->pointer_get_attribute = look_at_own_block;
 }
 
 /*
- * The block on which it is tried how blocks can be released is none of the
- * program's: it begins and ends past a neighbour.
+ * That block is none of the program's: it begins and ends past a neighbour.
  */
 static __thread CUdeviceptr own_block __attribute__((tls_model("initial-exec")));
 

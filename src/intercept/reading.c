@@ -130,7 +130,8 @@ static const struct current *find_place(const struct call *call)
 
 	if (!call->self->chunk)
 		return NULL;
-	caller_note(call->caller);
+	if (call->caller)
+		caller_note(call->caller);
 	now = current_ask();
 	return now->number && now->device >= 0 && now->device < DEVICES && call->self->chunk ? now :
 											       NULL;
@@ -269,6 +270,34 @@ void reading_weigh_again(struct call *call)
 		weigh_context(call, &reading);
 	else if (take(call, &reading))
 		note_growth(call->api, reading.is_free != call->weighed_at);
+}
+
+/* Nothing of the call in flight may be told yet, so its start is that of the reading. */
+static bool take_own(struct call *own, enum reading_moment moment)
+{
+	struct reading reading = {
+		.moment = moment,
+		.weighed = WEIGHED_STREAM,
+		.start = call_moment(),
+	};
+	bool is_taken = take(own, &reading);
+
+	current_forget();
+	return is_taken;
+}
+
+void reading_own_before(struct call *own, enum api api)
+{
+	*own = (struct call){ .self = &thread_segment, .api = (uint16_t)api };
+	if (take_own(own, READING_BEFORE))
+		own->weighed = WEIGHED_STREAM;
+}
+
+void reading_own_after(struct call *own)
+{
+	if (own->weighed != WEIGHED_NOTHING)
+		take_own(own, READING_AFTER);
+	own->weighed = WEIGHED_NOTHING;
 }
 
 void reading_before_end(struct call *call, uint32_t number, bool is_certain)

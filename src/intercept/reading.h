@@ -88,6 +88,14 @@ static inline void reading_after(struct call *call)
 		reading_weigh_again(call);
 }
 
+/*
+ * What we make for ourselves, during whichever call of the program, is weighed
+ * as streams are; `own` is no more than what the two tell each other.  The
+ * context that counts is current.
+ */
+void reading_own_before(struct call *own, enum api api);
+void reading_own_after(struct call *own);
+
 /* Ahead of a call that may end a context, by number; certainly, or only perhaps. */
 void reading_before_end(struct call *call, uint32_t context, bool is_certain);
 
