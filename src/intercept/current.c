@@ -158,6 +158,7 @@ void current_set(uint64_t handle)
 		return;
 	current.handle = handle;
 	current.number = current_meet(handle, -1, false);
+	current.view = current.number;
 	primary = green_primary(handle);
 	if (primary)
 		current.number = primary;

@@ -14,7 +14,8 @@
 struct current {
 	uint64_t handle;
 	uint32_t epoch; /* of current_epoch when this was true; 0: unknown */
-	uint32_t number;
+	uint32_t number; /* of the context whose memory it is */
+	uint32_t view;	 /* of the green context that is current over that memory; else the same */
 	int16_t device; /* ordinal, -1 unknown */
 };
 

@@ -5,7 +5,8 @@
  *
  * One is made current through a CUcontext that stands for it, its view.  What
  * is allocated while a view is current is the primary context's, and stays when
- * the green context is destroyed.
+ * the green context is destroyed; streams that are made then are its own and end
+ * with it (measured: driver 580, H200).
  */
 #ifndef CUSTODY_INTERCEPT_GREEN_H
 #define CUSTODY_INTERCEPT_GREEN_H

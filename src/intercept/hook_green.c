@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Green contexts.  The end of one takes no memory with it, and its streams stay
- * as handles that the program has to destroy.
+ * Green contexts.  The end of one takes its streams with it, and no memory.
  */
 #include "core/context.h"
 #include "intercept/current.h"

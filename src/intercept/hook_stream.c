@@ -6,9 +6,15 @@
 
 void hook_stream_create(struct call *call, uint64_t stream)
 {
+	const struct current *now = stream ? current_ask() : current_kept();
+
 	if (stream)
-		place_note_stream(stream, current_ask()->device);
-	hook_operation(call, stream, 0, 0, STREAM_NONE);
+		place_note_stream(stream, now->device);
+	call_write(call, &(struct call_facts){
+				 .kind = RECORD_OPERATION,
+				 .a = stream,
+				 .context = now->view,
+			 });
 }
 
 /* A stream that captures takes its capture with it. */

@@ -228,9 +228,6 @@ void ingest_identity_end_context(struct ingest_process *process, struct ingest_c
 			  -1, SQLITE_STATIC);
 	sqlite3_bind_int64(update, 3, context->id);
 	store_step(ingest->store, update);
-	/* Streams of a green context stay as handles, if the device's context does. */
-	if (context->is_green && cause == RELEASE_CONTEXT)
-		return;
 	end_objects(process, &process->streams, context->id, at_ns);
 	end_objects(process, &process->events, context->id, at_ns);
 }

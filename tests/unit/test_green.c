@@ -149,6 +149,30 @@ START_TEST(a_stream_belongs_to_its_green_context)
 }
 END_TEST
 
+static CUresult CUDAAPI create_ordinary(CUstream *stream, unsigned int flags)
+{
+	(void)flags;
+	*stream = STREAM;
+	return fake_result;
+}
+
+START_TEST(a_stream_made_under_a_view_belongs_to_it)
+{
+	CUstream stream;
+
+	fake_set(API_cuStreamCreate, create_ordinary);
+	ask_view();
+	fake_context = VIEW;
+	cuStreamCreate(&stream, 0);
+	ck_assert_uint_eq(record_context(fake_look_one(RECORD_OPERATION, API_cuStreamCreate)),
+			  number_of(VIEW));
+	fake_context = PRIMARY;
+	cuStreamCreate(&stream, 0);
+	ck_assert_uint_eq(record_context(fake_look_one(RECORD_OPERATION, API_cuStreamCreate)),
+			  number_of(PRIMARY));
+}
+END_TEST
+
 START_TEST(a_reset_ends_the_green_contexts_too)
 {
 	uint32_t number;
@@ -176,6 +200,7 @@ int main(void)
 	tcase_add_test(green, memory_is_the_primary_contexts);
 	tcase_add_test(green, a_refused_end_is_none);
 	tcase_add_test(green, a_stream_belongs_to_its_green_context);
+	tcase_add_test(green, a_stream_made_under_a_view_belongs_to_it);
 	tcase_add_test(green, a_reset_ends_the_green_contexts_too);
 	suite_add_tcase(suite, green);
 
