@@ -7,6 +7,7 @@
 #include "fake_queue.h"
 #include "intercept/deferral.h"
 #include "intercept/limit.h"
+#include "intercept/real.h"
 
 #include <check.h>
 #include <errno.h>
@@ -249,6 +250,54 @@ START_TEST(a_small_block_needs_a_page_where_none_has_room)
 	ck_assert_int_eq(allocate(256), CUDA_ERROR_OUT_OF_MEMORY);
 	atomic_store(&used, LIMIT - PAGE);
 	ck_assert_int_eq(allocate(256), CUDA_SUCCESS);
+}
+END_TEST
+
+/* Of a block of 3 MiB half a page is left, of one of 512 KiB three quarters. */
+START_TEST(what_is_left_of_a_page_is_for_whatever_fits)
+{
+	ck_assert_int_eq(allocate(3 * MIB), CUDA_SUCCESS);
+	atomic_store(&used, LIMIT);
+	ck_assert_int_eq(allocate(3 * MIB / 2), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(allocate(MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(allocate(MIB), CUDA_SUCCESS);
+	atomic_store(&used, 0);
+	ck_assert_int_eq(allocate(MIB / 2), CUDA_SUCCESS);
+	atomic_store(&used, LIMIT);
+	ck_assert_int_eq(allocate(3 * MIB / 2 + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(allocate(3 * MIB / 2), CUDA_SUCCESS);
+}
+END_TEST
+
+static CUresult make_array(size_t rows)
+{
+	CUDA_ARRAY_DESCRIPTOR shape = { .Width = 1024, .Height = rows,
+					.Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1 };
+	CUarray array;
+
+	return cuArrayCreate_v2(&array, &shape);
+}
+
+START_TEST(arrays_share_pages_with_arrays)
+{
+	CUDA_ARRAY3D_DESCRIPTOR sparse = { .Width = 1 << 14, .Height = 1 << 14,
+					   .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1,
+					   .Flags = CUDA_ARRAY3D_SPARSE };
+	CUarray array;
+
+	atomic_store(&used, LIMIT);
+	ck_assert_int_eq(make_array(16), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(last_alloc()->b, FAILURE_LIMIT);
+	atomic_store(&used, LIMIT - PAGE);
+	ck_assert_int_eq(make_array(513), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(make_array(128), CUDA_SUCCESS);
+	atomic_store(&used, LIMIT);
+	ck_assert_int_eq(make_array(385), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(make_array(384), CUDA_SUCCESS);
+	ck_assert_int_eq(make_array(1), CUDA_ERROR_OUT_OF_MEMORY);
+	fake_set(API_cuArray3DCreate_v2, real_driver[API_cuArrayCreate_v2]);
+	ck_assert_int_eq(cuArray3DCreate_v2(&array, &sparse), CUDA_SUCCESS);
+	ck_assert_int_ne(cuArray3DCreate_v2(&array, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 }
 END_TEST
 
@@ -557,6 +606,8 @@ int main(void)
 	tcase_add_test(tests, sizes_that_are_no_number_are_refused);
 	tcase_add_test(tests, a_small_block_finds_room_in_a_page_that_is_begun);
 	tcase_add_test(tests, a_small_block_needs_a_page_where_none_has_room);
+	tcase_add_test(tests, what_is_left_of_a_page_is_for_whatever_fits);
+	tcase_add_test(tests, arrays_share_pages_with_arrays);
 	tcase_add_test(tests, pools_give_back_what_they_keep);
 	tcase_add_test(tests, a_pool_hands_out_what_it_keeps_up_to_the_limit);
 	tcase_add_test(tests, no_pool_is_asked_during_a_capture);
