@@ -4,18 +4,13 @@
 #include "core/slab.h"
 #include "intercept/capture.h"
 #include "intercept/current.h"
+#include "intercept/graph_table.h"
 #include "intercept/graph_walk.h"
 #include "intercept/hook.h"
 
 #include <string.h>
 
-enum {
-	FIRST_SLOTS = 1024,
-	WAYS = TRANSFER_KINDS * PLACE_KINDS * PLACE_KINDS,
-};
-
-/* A slot that was given up: others may stand behind it. */
-#define SLOT_GIVEN UINT64_C(1)
+enum { WAYS = TRANSFER_KINDS * PLACE_KINDS * PLACE_KINDS };
 
 /* How much goes one way at each launch. */
 struct way {
@@ -57,152 +52,12 @@ struct graph_work {
 	struct graph_list list;
 };
 
-struct slot {
-	_Atomic uint64_t exec; /* 0: never used */
-	_Atomic(struct graph_work *) work;
-};
-
-/*
- * Open addressing, written under the lock and read without.  A table that was
- * outgrown is not given back: somebody may be reading it.
- */
-struct table {
-	uint32_t capacity; /* a power of two */
-	uint32_t used;	   /* slots that are not 0 */
-	struct slot *slot;
-};
-
-static struct slot first_slots[FIRST_SLOTS];
-static struct table first_table = { .capacity = FIRST_SLOTS, .slot = first_slots };
-
 static struct {
 	struct lock lock;
-	_Atomic(struct table *) table;
-	struct slab_spares works, sums, memories, tables;
+	struct slab_spares works, sums, memories;
 	struct way scratch[2 * WAYS];
 	uint16_t at[2 * WAYS]; /* index in scratch + 1 */
-} kept = { .table = &first_table };
-
-/* ------------------------------------------------------------------ the table */
-
-static struct slot *slot_at(const struct table *table, uint64_t exec, uint32_t i)
-{
-	uint64_t home = exec * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-
-	return &table->slot[(home + i) & (table->capacity - 1)];
-}
-
-/* The slot of `exec`, or the empty one that ends the search. */
-static struct slot *find_slot(const struct table *table, uint64_t exec)
-{
-	for (uint32_t i = 0; i < table->capacity; i++) {
-		struct slot *slot = slot_at(table, exec, i);
-		uint64_t there = atomic_load_explicit(&slot->exec, memory_order_acquire);
-
-		if (there == exec || !there)
-			return slot;
-	}
-	return NULL;
-}
-
-static struct graph_work *find(uint64_t exec)
-{
-	const struct table *table = atomic_load_explicit(&kept.table, memory_order_acquire);
-	struct slot *slot = find_slot(table, exec);
-
-	if (!slot || atomic_load_explicit(&slot->exec, memory_order_relaxed) != exec)
-		return NULL;
-	return atomic_load_explicit(&slot->work, memory_order_acquire);
-}
-
-/* Under the lock.  The first slot that can be had, `exec` not being there. */
-static struct slot *free_slot(struct table *table, uint64_t exec)
-{
-	for (uint32_t i = 0; i < table->capacity; i++) {
-		struct slot *slot = slot_at(table, exec, i);
-		uint64_t there = atomic_load_explicit(&slot->exec, memory_order_relaxed);
-
-		if (!there)
-			table->used++;
-		if (!there || there == SLOT_GIVEN)
-			return slot;
-	}
-	return NULL;
-}
-
-static void fill_slot(struct slot *slot, uint64_t exec, struct graph_work *work)
-{
-	atomic_store_explicit(&slot->work, work, memory_order_release);
-	atomic_store_explicit(&slot->exec, exec, memory_order_release);
-}
-
-/* Under the lock. */
-static bool grow_table(const struct table *old)
-{
-	uint32_t capacity = 2 * old->capacity;
-	size_t bytes = capacity * sizeof(struct slot);
-	struct table *table = slab_take(&kept.tables, slab_class(sizeof(*table)));
-
-	if (!table)
-		return false;
-	*table = (struct table){ .capacity = capacity };
-	table->slot = slab_take(&kept.tables, slab_class(bytes));
-	if (!table->slot)
-		return false;
-	memset(table->slot, 0, bytes);
-	for (uint32_t i = 0; i < old->capacity; i++) {
-		uint64_t exec = atomic_load_explicit(&old->slot[i].exec, memory_order_relaxed);
-
-		if (exec > SLOT_GIVEN)
-			fill_slot(free_slot(table, exec), exec,
-				  atomic_load_explicit(&old->slot[i].work, memory_order_relaxed));
-	}
-	atomic_store_explicit(&kept.table, table, memory_order_release);
-	return true;
-}
-
-/* Under the lock.  False: there is no memory to keep it in. */
-static bool enter(uint64_t exec, struct graph_work *work)
-{
-	struct table *table = atomic_load_explicit(&kept.table, memory_order_relaxed);
-	struct slot *slot;
-
-	if (2 * table->used >= table->capacity && grow_table(table))
-		table = atomic_load_explicit(&kept.table, memory_order_relaxed);
-	slot = free_slot(table, exec);
-	if (slot)
-		fill_slot(slot, exec, work);
-	return slot != NULL;
-}
-
-/* Under the lock.  Slots that were given up and that nothing stands behind are as good as new. */
-static void clear_given(struct table *table, uint32_t at)
-{
-	const uint32_t mask = table->capacity - 1;
-
-	if (atomic_load_explicit(&table->slot[(at + 1) & mask].exec, memory_order_relaxed))
-		return;
-	while (atomic_load_explicit(&table->slot[at].exec, memory_order_relaxed) == SLOT_GIVEN) {
-		atomic_store_explicit(&table->slot[at].exec, 0, memory_order_release);
-		table->used--;
-		at = (at - 1) & mask;
-	}
-}
-
-/* Under the lock. */
-static struct graph_work *take(uint64_t exec)
-{
-	struct table *table = atomic_load_explicit(&kept.table, memory_order_relaxed);
-	struct slot *slot = find_slot(table, exec);
-	struct graph_work *work;
-
-	if (!slot || atomic_load_explicit(&slot->exec, memory_order_relaxed) != exec)
-		return NULL;
-	work = atomic_load_explicit(&slot->work, memory_order_relaxed);
-	atomic_store_explicit(&slot->exec, SLOT_GIVEN, memory_order_release);
-	clear_given(table, (uint32_t)(slot - table->slot));
-	return work;
-}
+} kept;
 
 /* ------------------------------------------------------------------ sums */
 
@@ -351,12 +206,12 @@ void graph_work_keep(uint64_t exec, struct graph_list *list)
 	struct graph_work *stale, *work = NULL;
 
 	lock_take(&kept.lock);
-	stale = take(exec);
+	stale = graph_table_take(exec);
 	if (stale)
 		drop(stale);
 	if (list->count || list->is_incomplete)
 		work = make(list);
-	if (work && !enter(exec, work))
+	if (work && !graph_table_enter(exec, work))
 		drop(work);
 	lock_give(&kept.lock);
 	graph_list_free(list);
@@ -367,7 +222,7 @@ struct graph_work *graph_work_take(uint64_t exec)
 	struct graph_work *work;
 
 	lock_take(&kept.lock);
-	work = take(exec);
+	work = graph_table_take(exec);
 	lock_give(&kept.lock);
 	return work;
 }
@@ -382,7 +237,7 @@ void graph_work_drop(struct graph_work *work)
 void graph_work_put_back(uint64_t exec, struct graph_work *work)
 {
 	lock_take(&kept.lock);
-	if (!enter(exec, work))
+	if (!graph_table_enter(exec, work))
 		drop(work);
 	lock_give(&kept.lock);
 }
@@ -403,7 +258,7 @@ void graph_work_change(uint64_t exec, uint64_t node, const struct graph_item *co
 	struct graph_item *item;
 
 	lock_take(&kept.lock);
-	work = find(exec);
+	work = graph_table_find(exec);
 	item = find_copy(work, node);
 	if (item) {
 		item->bytes = copy->bytes;
@@ -421,7 +276,7 @@ void graph_work_enable(uint64_t exec, uint64_t node, bool is_enabled)
 	struct graph_item *item;
 
 	lock_take(&kept.lock);
-	work = find(exec);
+	work = graph_table_find(exec);
 	item = find_copy(work, node);
 	if (item) {
 		item->is_enabled = is_enabled;
@@ -459,7 +314,7 @@ void graph_work_assign(uint64_t exec, uint64_t node, struct graph_list *list)
 	struct graph_work *work;
 
 	lock_take(&kept.lock);
-	work = find(exec);
+	work = graph_table_find(exec);
 	if (work) {
 		if (!assign(work, node, list))
 			work->list.is_incomplete = true;
@@ -521,7 +376,7 @@ static void launch_memory(struct call *call, const struct memory *memory, uint64
 
 void graph_work_launch(struct call *call, uint64_t exec, uint64_t stream)
 {
-	struct graph_work *work = find(exec);
+	struct graph_work *work = graph_table_find(exec);
 	struct memory *memory;
 	struct sums *sums;
 	uint8_t captured;
@@ -540,10 +395,8 @@ void graph_work_launch(struct call *call, uint64_t exec, uint64_t stream)
 /* All memory is gone with the parent's slabs. */
 void graph_work_reset(void)
 {
-	memset(first_slots, 0, sizeof(first_slots));
-	first_table.used = 0;
 	memset(&kept, 0, sizeof(kept));
-	atomic_store(&kept.table, &first_table);
+	graph_table_reset();
 	graph_list_reset();
 	graph_walk_reset();
 }

@@ -88,7 +88,8 @@ static const char make_transfer_totals[] =
 	"CREATE TEMP TABLE transfer_total AS"
 	" SELECT process_id, kind, api_id, source_kind, target_kind, source_device_id,"
 	"  target_device_id, size_class(bytes / max(copies, 1)) AS size_class, is_async, caller,"
-	"  sum(copies) AS count, sum(CASE WHEN result OR is_captured THEN 0 ELSE bytes END) AS bytes,"
+	"  sum(copies) AS count,"
+	"  sum(CASE WHEN result OR is_captured THEN 0 ELSE bytes END) AS bytes,"
 	"  sum(duration_ns) AS host_ns, max(duration_ns) AS max_ns, sum(result <> 0) AS failed"
 	" FROM transfer GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10";
 

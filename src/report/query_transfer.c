@@ -119,8 +119,8 @@ static void note_graphs(struct query *query, struct report_section *section)
 
 	if (copies)
 		report_note(section, REPORT_REMARK,
-			    "%s of these copies (%s) ran inside of graphs: the launches are counted, "
-			    "and their host time is not among this.",
+			    "%s of these copies (%s) ran inside of graphs: the launches are "
+			    "counted, and their host time is not among this.",
 			    format_count(count, copies),
 			    format_bytes(bytes, sum_of_graphs(query, "bytes")));
 }
@@ -158,8 +158,8 @@ static void note_unknown(struct query *query, struct report_section *section)
 	launches = query_number(query, sql, 0);
 	if (launches)
 		report_note(section, REPORT_REMARK,
-			    "%s launches ran graphs that could not be read: what they copied is not "
-			    "counted.",
+			    "%s launches ran graphs that could not be read: what they copied is "
+			    "not counted.",
 			    format_count(count, launches));
 }
 

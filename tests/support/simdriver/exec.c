@@ -479,7 +479,9 @@ CUresult exec_update(CUgraphExec hGraphExec, CUgraph hGraph,
 		error = graph_find(hGraph, &graph);
 	if (error || !resultInfo)
 		return CUDA_ERROR_INVALID_VALUE;
-	*resultInfo = (CUgraphExecUpdateResultInfo){ .result = update(exec, 0, exec->step_count, graph) };
+	*resultInfo = (CUgraphExecUpdateResultInfo){
+		.result = update(exec, 0, exec->step_count, graph)
+	};
 	return resultInfo->result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS;
 }
 
