@@ -38,7 +38,7 @@ static __thread struct call making __attribute__((tls_model("initial-exec")));
 
 static CUresult create_stream(CUstream *stream, unsigned int flags)
 {
-	reading_own_before(&making, API_cuStreamCreate);
+	reading_own_before(&making, API_cuStreamCreate, WEIGHED_STREAM);
 	return REAL(driver, cuStreamCreate)(stream, flags);
 }
 
@@ -72,9 +72,7 @@ static void fill_rest(struct driver *driver)
 	driver->pointer_get_attribute = look_at_own_block;
 }
 
-/*
- * That block is none of the program's: it begins and ends past a neighbour.
- */
+/* That block is none of the program's: it begins and ends past a neighbour. */
 static __thread CUdeviceptr own_block __attribute__((tls_model("initial-exec")));
 
 static CUresult allocate_own(CUdeviceptr *address, size_t bytes)
@@ -113,6 +111,18 @@ static CUresult free_block_async(CUdeviceptr address, CUstream stream)
 	return result;
 }
 
+/* What its code has taken comes back only now. */
+static CUresult unload_module(CUmodule module)
+{
+	struct call unloading;
+	CUresult result;
+
+	reading_own_before(&unloading, API_cuModuleUnload, WEIGHED_CODE);
+	result = REAL(next, cuModuleUnload)(module);
+	reading_own_after(&unloading);
+	return result;
+}
+
 static void fill_releases(struct driver *driver)
 {
 	driver->mem_alloc = allocate_own;
@@ -122,7 +132,7 @@ static void fill_releases(struct driver *driver)
 	driver->mem_free_host = REAL(next, cuMemFreeHost);
 	driver->array_destroy = REAL(next, cuArrayDestroy);
 	driver->mipmapped_array_destroy = REAL(next, cuMipmappedArrayDestroy);
-	driver->module_unload = REAL(next, cuModuleUnload);
+	driver->module_unload = unload_module;
 }
 
 /* A libcuda is bound by now: a context has been met. */

@@ -273,30 +273,36 @@ void reading_weigh_again(struct call *call)
 }
 
 /* Nothing of the call in flight may be told yet, so its start is that of the reading. */
-static bool take_own(struct call *own, enum reading_moment moment)
+static bool take_own(struct call *own, struct reading *reading)
 {
-	struct reading reading = {
-		.moment = moment,
-		.weighed = WEIGHED_STREAM,
-		.start = call_moment(),
-	};
-	bool is_taken = take(own, &reading);
+	bool is_taken;
 
+	reading->start = call_moment();
+	is_taken = take(own, reading);
 	current_forget();
 	return is_taken;
 }
 
-void reading_own_before(struct call *own, enum api api)
+void reading_own_before(struct call *own, enum api api, enum reading_weighed weighed)
 {
+	struct reading reading = { .moment = READING_BEFORE, .weighed = weighed };
+
 	*own = (struct call){ .self = &thread_segment, .api = (uint16_t)api };
-	if (take_own(own, READING_BEFORE))
-		own->weighed = WEIGHED_STREAM;
+	if (!reading_is_worth(own->api, READING_IDLE) || !take_own(own, &reading))
+		return;
+	own->weighed = (uint8_t)weighed;
+	own->weighed_at = reading.is_free;
 }
 
 void reading_own_after(struct call *own)
 {
-	if (own->weighed != WEIGHED_NOTHING)
-		take_own(own, READING_AFTER);
+	struct reading reading = {
+		.moment = READING_AFTER,
+		.weighed = (enum reading_weighed)own->weighed,
+	};
+
+	if (own->weighed != WEIGHED_NOTHING && take_own(own, &reading))
+		note_growth(own->api, reading.is_free != own->weighed_at);
 	own->weighed = WEIGHED_NOTHING;
 }
 

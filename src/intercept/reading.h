@@ -89,11 +89,11 @@ static inline void reading_after(struct call *call)
 }
 
 /*
- * What we make for ourselves, during whichever call of the program, is weighed
- * as streams are; `own` is no more than what the two tell each other.  The
- * context that counts is current.
+ * What we make for ourselves, or do later for the program, is weighed during
+ * whichever call it happens in; `own` is no more than what the two tell each
+ * other.  The context that counts is current.
  */
-void reading_own_before(struct call *own, enum api api);
+void reading_own_before(struct call *own, enum api api, enum reading_weighed weighed);
 void reading_own_after(struct call *own);
 
 /* Ahead of a call that may end a context, by number; certainly, or only perhaps. */

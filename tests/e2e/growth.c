@@ -70,6 +70,7 @@ static void grow_code(void)
 	second = load();
 	do_call(cuModuleUnload(first));
 	do_call(cuModuleUnload(second));
+	do_call(cuCtxSynchronize()); /* a good moment for what was put off */
 }
 
 /* Each of the functions is launched again and again. */

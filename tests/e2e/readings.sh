@@ -47,10 +47,9 @@ it_weighs_modules() {
 	for policy in $policies; do
 		grow "$policy" code
 		in_pairs
-		expect_match "$policy: loads" "^4096 4096\b" "$(growth_of code)"
+		expect_equal "$policy: loads and unloads" "4096 4096 -4096 -4096" \
+			"$(growth_of code)"
 	done
-	grow immediate code
-	expect_equal "loads and unloads" "4096 4096 -4096 -4096" "$(growth_of code)"
 }
 
 it_weighs_a_function_at_its_first_launch() {
