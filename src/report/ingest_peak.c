@@ -319,7 +319,7 @@ static void end_series(struct ingest_peak_series *series, struct ingest_peak_cha
 
 static void apply(struct ingest_peak *peak, struct ingest_peak_change change)
 {
-	struct ingest_peak_series *series = &peak->series[change.series];
+	struct ingest_peak_series *series;
 	uint32_t slice;
 
 	if (change.at_ns > peak->applied_ns)
@@ -328,8 +328,8 @@ static void apply(struct ingest_peak *peak, struct ingest_peak_change change)
 		peak->show(peak->viewer, change.point, change.at_ns);
 		return;
 	}
+	series = &peak->series[change.series];
 	slice = slice_at(peak, change.at_ns);
-
 	if (is_next_moment(&change, series->moment_ns))
 		settle_series(series);
 	reach(series, slice);
@@ -371,8 +371,9 @@ void ingest_peak_block(struct ingest_peak *peak, uint32_t series, int64_t at_ns,
 
 void ingest_peak_point(struct ingest_peak *peak, void *point, int64_t at_ns, bool is_end)
 {
+	/* Each has its turn, even one of nonsense: whoever made it waits for that. */
 	add(peak, (struct ingest_peak_change){
-			  .at_ns = at_ns,
+			  .at_ns = at_ns < INT64_MAX ? at_ns : INT64_MAX - 1,
 			  .point = point,
 			  .what = is_end ? INGEST_PEAK_AFTER : INGEST_PEAK_POINT,
 		  });

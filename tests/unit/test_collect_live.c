@@ -291,7 +291,7 @@ END_TEST
 static void write_readings(uint64_t rounds)
 {
 	const uint64_t total = 1 << 20;
-	uint64_t used = 500, code = 0;
+	uint64_t used = 500;
 
 	session_writer_put(&writer, 1, session_writer_context(2000, 1, 0x77));
 	session_writer_put(&writer, 1, session_writer_reading(2500, READING_AFTER, WEIGHED_CONTEXT,
@@ -317,7 +317,6 @@ static void write_readings(uint64_t rounds)
 		if (!loads)
 			continue;
 		used += 2;
-		code += 2;
 		session_writer_put(&writer, 1,
 				   session_writer_reading(start + 200, READING_AFTER, WEIGHED_CODE,
 							  (total - used) * MIB, total * MIB, 0, 0));
