@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CALLBACK_IDS = 2048, FLUSH_MILLISECONDS = 500, WHY_BYTES = 512 };
 
@@ -20,6 +21,7 @@ static struct cupti cupti;
 static void *handle; /* of our subscription */
 static struct lock changing;
 static _Atomic bool has_started; /* tried, that is: once is enough */
+static pid_t owner; /* who subscribed: a child of fork has no thread of CUPTI's */
 
 /* Numbers that CUPTI has for the functions of api_with_times. */
 static uint32_t callback_id[API_WITH_TIMES];
@@ -29,6 +31,12 @@ static const int kinds[] = { CUPTI_MEMCPY, CUPTI_MEMCPY2,  CUPTI_MEMSET,
 			     CUPTI_KERNEL, CUPTI_EXTERNAL, CUPTI_MANAGED };
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
+
+/* Also before a child has made the call by which it is told from its parent. */
+static bool are_ours(void)
+{
+	return gpu_times_are_on() && owner == getpid();
+}
 
 bool gpu_times_are_wanted(void)
 {
@@ -195,7 +203,7 @@ static bool take_cupti(char *why, size_t why_bytes)
 /* Registered behind cuInit, so it runs ahead of the driver's own end. */
 static void finish(void)
 {
-	if (!gpu_times_are_on())
+	if (!are_ours())
 		return;
 	cupti.activity_flush_all(CUPTI_FLUSH_FORCED);
 	gpu_record_finish();
@@ -211,6 +219,7 @@ void gpu_times_start(struct call *call)
 		return;
 	lock_take(&changing);
 	if (take_cupti(why, sizeof(why))) {
+		owner = getpid();
 		gpu_record_say("");
 		atexit(finish);
 		atomic_store(&gpu_times_on, true);
@@ -241,7 +250,7 @@ void gpu_times_flush(void)
 {
 	int saved_errno = errno;
 
-	if (gpu_times_are_on())
+	if (are_ours())
 		cupti.activity_flush_all(0);
 	errno = saved_errno;
 }
@@ -254,7 +263,7 @@ void gpu_times_give_way(void)
 	int saved_errno = errno;
 
 	lock_take(&changing);
-	if (gpu_times_are_on()) {
+	if (are_ours()) {
 		atomic_store(&gpu_times_on, false);
 		leave();
 		gpu_record_say(why);

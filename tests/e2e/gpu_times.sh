@@ -198,6 +198,44 @@ it_joins_calls_that_CUPTI_tells_of_late() {
 	expect_all_joined t.db
 }
 
+it_leaves_CUPTI_to_the_parent_in_a_child_of_fork() {
+	E2E_LIMIT=20 record_times t.db "$clients/gpu_work" fork
+	expect_empty "standard error" err
+	expect_all_joined t.db
+	expect_equal "flushes" 1 "$(grep -c '^flush 1' log)"
+}
+
+collector_of() { # PID of custody record: its collector is its child that is not the program
+	local pid
+	for pid in $(cat "/proc/$1/task/$1/children"); do
+		grep -q gpu_work "/proc/$pid/comm" || echo "$pid"
+	done
+}
+
+# What was told of before is in the file; what comes later finds its transfers.
+it_goes_on_where_a_collector_has_died() {
+	hold "$custody" record -q --gpu-times -o t.db -- "$clients/gpu_work" hold
+	wait_until 10 has_rows t.db || fail "no rows before the collector died"
+	kill -KILL "$(collector_of "$held")"
+	let_go
+	expect_status 0 wait "$held"
+	expect_all_joined t.db
+	expect_equal "kernels" "_Z5oftenPfS_i 8
+once 1" "$(query t.db "SELECT name || ' ' || count(*) FROM gpu_work WHERE kind = 'kernel'
+		GROUP BY name ORDER BY 1")"
+	expect_equal "kinds of work" "$(query t.db "SELECT count(DISTINCT kind || coalesce(name, ''))
+		FROM gpu_work_site")" "$(query t.db "SELECT count(*) FROM gpu_work_site")"
+	expect_equal "sums" "$(query t.db "SELECT sum(count) FROM gpu_work")" \
+		"$(query t.db "SELECT sum(count) FROM gpu_total")"
+}
+
+# A trace that is being written: custody itself would wait for it.
+has_rows() { # TRACE
+	"$PYTHON3" -c "import sqlite3
+query = 'SELECT (SELECT count(*) FROM transfer_gpu) > 5 AND (SELECT count(*) FROM gpu_work_row) > 5'
+assert sqlite3.connect('file:$1?mode=ro', uri=True).execute(query).fetchone()[0]" 2>/dev/null
+}
+
 it_keeps_the_times_of_each_process_of_a_merged_trace() {
 	record_times t.db "$clients/gpu_work"
 	record_times u.db "$clients/gpu_work"

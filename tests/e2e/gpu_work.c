@@ -7,6 +7,8 @@
  *	gpu_work		copies, memsets, a batch, kernels, launches of a graph
  *	gpu_work profile	and then the same copies under its own profiler
  *	gpu_work early		the profiler comes ahead of cuInit
+ *	gpu_work fork		a child exits, which has no CUPTI of its own
+ *	gpu_work hold		says "ready PID" behind the copies, and waits for a line
  */
 #include "intercept/cupti_abi.h"
 
@@ -17,6 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { BLOCK = 1 << 20, LAUNCHES = 3, PROFILED = 2 };
 
@@ -199,9 +203,35 @@ static void profile(void)
 	printf("profiled: %d\n", profiled);
 }
 
+static void fork_and_exit(void)
+{
+	int status = 1;
+	pid_t child = fork();
+
+	if (!child)
+		exit(0);
+	waitpid(child, &status, 0);
+	if (status)
+		exit(1);
+}
+
+/* The end of a context has CUPTI's records fetched. */
+static void hold(void)
+{
+	CUcontext context;
+
+	MUST(cuStreamSynchronize(stream));
+	MUST(cuCtxCreate(&context, NULL, 0, 0));
+	MUST(cuCtxDestroy(context));
+	printf("ready %d\n", (int)getpid());
+	fflush(stdout);
+	getchar();
+}
+
 int main(int argc, char **argv)
 {
-	bool does_profile = argc > 1, is_early = does_profile && !strcmp(argv[1], "early");
+	const char *how = argc > 1 ? argv[1] : "";
+	bool is_early = !strcmp(how, "early"), does_profile = is_early || !strcmp(how, "profile");
 
 	if (does_profile)
 		find_cupti();
@@ -209,6 +239,10 @@ int main(int argc, char **argv)
 		open_profiler();
 	begin();
 	copy();
+	if (!strcmp(how, "fork"))
+		fork_and_exit();
+	if (!strcmp(how, "hold"))
+		hold();
 	copy_batch();
 	launch_graph();
 	if (does_profile && !is_early)
