@@ -11,6 +11,7 @@
 #include "intercept/hold.h"
 #include "intercept/hook.h"
 #include "intercept/hook_room.h"
+#include "intercept/linked.h"
 #include "intercept/module.h"
 #include "intercept/nvtx.h"
 #include "intercept/owned.h"
@@ -130,6 +131,16 @@ void call_write_failure(struct call *call, unsigned int slot)
 	reading_out_of_memory(call);
 }
 
+/* What is linked with libcuda and came after the first look. */
+static void note_linked(void)
+{
+	struct thread_segment *self = &thread_segment;
+
+	linked_note();
+	if (uncovered_is_pending() && call_is_open(self))
+		call_write_uncovered();
+}
+
 /*
  * The last word of the image.  A destructor comes after the program's own exit
  * handlers, whose calls are recorded still.  A child of fork that has not
@@ -137,7 +148,9 @@ void call_write_failure(struct call *call, unsigned int slot)
  */
 static __attribute__((destructor)) void end_image(void)
 {
-	if (atomic_load(&has_called) &&
-	    atomic_load_explicit(process_generation, memory_order_relaxed))
-		segment_end(CONTROL_EXITED);
+	if (!atomic_load(&has_called) ||
+	    !atomic_load_explicit(process_generation, memory_order_relaxed))
+		return;
+	note_linked();
+	segment_end(CONTROL_EXITED);
 }

@@ -4,6 +4,7 @@
 #include "core/tracker.h"
 #include "intercept/deferral.h"
 #include "intercept/green.h"
+#include "intercept/linked.h"
 #include "intercept/module.h"
 #include "intercept/real.h"
 
@@ -68,6 +69,7 @@ static void write_device_once(int device)
 		segment_set_driver(version);
 	if (!write_device(device))
 		atomic_store(&is_recorded[device], false);
+	linked_note();
 }
 
 static void write_context(uint64_t handle, uint32_t number, int device, uint64_t flags)

@@ -70,8 +70,56 @@ void object_describe(const struct dl_phdr_info *info, struct object *object)
 		if (start + header->p_memsz > object->end)
 			object->end = start + header->p_memsz;
 	}
+	object->dynamic = dynamic;
 	if (dynamic)
 		read_dynamic(object, dynamic);
+}
+
+bool object_needs(const struct object *object, const char *soname)
+{
+	const ElfW(Dyn) *entry = object->strings ? object->dynamic : NULL;
+
+	for (; entry && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_NEEDED &&
+		    is_same(object->strings + entry->d_un.d_val, soname))
+			return true;
+	return false;
+}
+
+struct relocations {
+	const ElfW(Rela) * first;
+	size_t bytes;
+};
+
+static void visit_wanted(const struct object *object, const struct relocations *relocations,
+			 void (*visit)(const char *name, void *data), void *data)
+{
+	for (size_t i = 0; relocations->first && i < relocations->bytes / sizeof(ElfW(Rela)); i++) {
+		size_t number = ELF64_R_SYM(relocations->first[i].r_info);
+
+		if (number && object->symbols[number].st_shndx == SHN_UNDEF)
+			visit(object->strings + object->symbols[number].st_name, data);
+	}
+}
+
+void object_each_wanted(const struct object *object, void (*visit)(const char *name, void *data),
+			void *data)
+{
+	const ElfW(Dyn) *entry = object->strings && object->symbols ? object->dynamic : NULL;
+	struct relocations calls = { NULL, 0 }, others = { NULL, 0 };
+
+	for (; entry && entry->d_tag != DT_NULL; entry++) {
+		if (entry->d_tag == DT_JMPREL)
+			calls.first = dynamic_pointer(object, entry->d_un.d_ptr);
+		else if (entry->d_tag == DT_PLTRELSZ)
+			calls.bytes = entry->d_un.d_val;
+		else if (entry->d_tag == DT_RELA)
+			others.first = dynamic_pointer(object, entry->d_un.d_ptr);
+		else if (entry->d_tag == DT_RELASZ)
+			others.bytes = entry->d_un.d_val;
+	}
+	visit_wanted(object, &calls, visit, data);
+	visit_wanted(object, &others, visit, data);
 }
 
 /* The list of loaded objects that the loader keeps for debuggers, behind DT_DEBUG. */

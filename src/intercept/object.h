@@ -26,6 +26,7 @@ struct object {
 	const uint32_t *hash;	  /* DT_HASH, or NULL */
 	const ElfW(Phdr) * headers;
 	size_t header_count;
+	const ElfW(Dyn) * dynamic;
 };
 
 /* What the loader reports in `info`; call only inside dl_iterate_phdr. */
@@ -50,6 +51,13 @@ void *object_symbol(const struct object *object, const char *name);
 /* The same for one who asks many objects: `hash` is object_hash(name). */
 void *object_symbol_hashed(const struct object *object, const char *name, uint32_t hash);
 uint32_t object_hash(const char *name);
+
+/* Whether it is linked with the library of this name. */
+bool object_needs(const struct object *object, const char *soname);
+
+/* Names of the symbols that relocations of the object want from others; some come twice. */
+void object_each_wanted(const struct object *object, void (*visit)(const char *name, void *data),
+			void *data);
 
 /* The build id in hexadecimal; "" if there is none. */
 void object_build_id(const struct object *object, char *text, size_t bytes);

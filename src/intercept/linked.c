@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intercept/linked.h"
+#include "intercept/object.h"
+#include "intercept/real.h"
+#include "intercept/uncovered.h"
+
+#include <stddef.h>
+
+static bool is_driver_name(const char *name)
+{
+	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+/* What libcuda lacks belongs to another library whose functions are called so. */
+static void judge(const char *name, void *data)
+{
+	const struct object *libcuda = data;
+	void *address;
+
+	if (!is_driver_name(name))
+		return;
+	address = object_symbol(libcuda, name);
+	if (address && real_find(address) < 0)
+		uncovered_note(address, name, 0, 0);
+}
+
+/* Only who is linked with the driver itself: that is few, and all others ask for what they call. */
+static int judge_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct object *libcuda = data, object;
+
+	(void)size;
+	object_describe(info, &object);
+	if (!real_is_ours((const void *)object.start) && object_needs(&object, libcuda->soname))
+		object_each_wanted(&object, judge, libcuda);
+	return 0;
+}
+
+void linked_note(void)
+{
+	void *function = __atomic_load_n(&real_driver[API_cuDriverGetVersion], __ATOMIC_RELAXED);
+	struct object libcuda;
+
+	if (function && object_find_address(function, &libcuda) && libcuda.soname)
+		dl_iterate_phdr(judge_object, &libcuda);
+}
