@@ -197,6 +197,8 @@ CUresult exec_destroy(CUgraphExec hGraphExec)
 		return error;
 	if (exec->graph)
 		exec->graph->live = NULL;
+	/* Now, not when the worker lets go of its last run. */
+	own_repay(&exec->owed);
 	handle_kill(exec);
 	exec_give(exec);
 	return CUDA_SUCCESS;
