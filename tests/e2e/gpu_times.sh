@@ -232,7 +232,8 @@ once 1" "$(query t.db "SELECT name || ' ' || count(*) FROM gpu_work WHERE kind =
 # A trace that is being written: custody itself would wait for it.
 has_rows() { # TRACE
 	"$PYTHON3" -c "import sqlite3
-query = 'SELECT (SELECT count(*) FROM transfer_gpu) > 5 AND (SELECT count(*) FROM gpu_work_row) > 5'
+query = '''SELECT (SELECT count(*) FROM transfer_gpu) > 5
+	AND (SELECT count(*) FROM gpu_work_row) > 5'''
 assert sqlite3.connect('file:$1?mode=ro', uri=True).execute(query).fetchone()[0]" 2>/dev/null
 }
 
