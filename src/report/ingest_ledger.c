@@ -262,6 +262,24 @@ static int64_t weigh_context(struct ingest_ledger *ledger, struct ingest_ledger_
 	return grow(ledger, use, entry, WEIGHED_CONTEXT, larger(entry->unexplained - was, 0));
 }
 
+/*
+ * A kernel that is launched, or runs beside the call, moves managed memory to the
+ * device: what grew is that, as long as so much of it may not have been there before.
+ */
+static int64_t moved_managed(const struct ingest_ledger_gpu *gpu,
+			     const struct ingest_ledger_entry *before,
+			     const struct ingest_ledger_entry *after)
+{
+	const int64_t step = INGEST_LEDGER_MANAGED_STEP;
+	int64_t most = after->sums.live[BLOCK_MANAGED] + after->sums.pending[BLOCK_MANAGED];
+	int64_t was = larger(before->unexplained - gpu->foreign, 0);
+	int64_t room;
+
+	most = (most + step - 1) / step * step;
+	room = larger(most - was, 0);
+	return after->growth < room ? larger(after->growth, 0) : room;
+}
+
 /* Of a pair on one thread, in one context. */
 static void weigh_call(struct ingest_ledger *ledger, struct ingest_ledger_use *use,
 		       struct ingest_ledger_entry *entry)
@@ -274,6 +292,7 @@ static void weigh_call(struct ingest_ledger *ledger, struct ingest_ledger_use *u
 		return;
 	entry->has_growth = true;
 	entry->growth = entry->unexplained - before->unexplained;
+	entry->growth -= moved_managed(ledger->gpu[use->gpu], before, entry);
 	if (entry->growth)
 		entry->growth = grow(ledger, use, entry, entry->weighed, entry->growth);
 }

@@ -22,7 +22,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { INGEST_LEDGER_UUID = 48, INGEST_LEDGER_MOMENTS = 256 };
+enum {
+	INGEST_LEDGER_UUID = 48,
+	INGEST_LEDGER_MOMENTS = 256,
+	INGEST_LEDGER_MANAGED_STEP = 128 << 20, /* so much at a time does a device give */
+};
 
 #define INGEST_LEDGER_UNKNOWN INT64_C(-1)
 

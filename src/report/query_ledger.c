@@ -7,6 +7,7 @@
 #include "report/query.h"
 
 #include "report/format.h"
+#include "report/ingest_ledger.h"
 
 #include <string.h>
 
@@ -189,14 +190,19 @@ static void write_others(struct rows_value *value, sqlite3_stmt *statement)
 		copy(value, BAND_CONTEXTS_AND_OTHERS, statement, OF_FOREIGN);
 }
 
-/* Nobody knows where managed memory lies: it explains what is left, up to its size. */
+/*
+ * Nobody knows where managed memory lies: it explains what is left, up to its size in
+ * the steps that a device gives of its memory.
+ */
 static void close_ledger(struct rows_value *value, int64_t managed)
 {
+	const int64_t step = INGEST_LEDGER_MANAGED_STEP;
 	int64_t left = value[USED].number;
 
 	for (int band = 0; band < BAND_UNACCOUNTED; band++)
 		if (band != BAND_MANAGED && value[FIRST_BAND + band].is_set)
 			left = rows_minus(left, value[FIRST_BAND + band].number);
+	managed = rows_plus(managed, (step - managed % step) % step);
 	if (managed > left)
 		managed = left > 0 ? left : 0;
 	set(value, BAND_MANAGED, managed);
@@ -275,7 +281,7 @@ static void note_ledger(struct report *report, struct report_section *section,
 	if (highest[FIRST_BAND + BAND_MANAGED].number || last[FIRST_BAND + BAND_MANAGED].number)
 		report_note(section, REPORT_REMARK,
 			    "Managed memory lies where it is used: its line is what is left, up to "
-			    "its size.");
+			    "its size in steps of 128 MiB, as a device takes it over.");
 }
 
 static void show_ledger(struct query *query, struct report *report, const struct rows *all,

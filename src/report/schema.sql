@@ -146,7 +146,7 @@ CREATE TABLE allocation (		-- one block, from request to release
 	address INTEGER NOT NULL,	-- or handle (array, and what cuMemCreate made)
 	bytes INTEGER NOT NULL,		-- requested
 	footprint_bytes INTEGER,	-- what it takes from the device, by the driver's page rules; 0 where
-					-- the bytes are another's (ipc, registered, views)
+					-- the bytes are another's (ipc, registered, external, views)
 	device_id INTEGER REFERENCES device,
 	context_id INTEGER REFERENCES context,
 	stream_id INTEGER REFERENCES stream,

@@ -215,7 +215,7 @@ uint64_t store_row_footprint(enum block_kind kind, bool is_view, uint64_t bytes)
 {
 	const uint64_t page = UINT64_C(2) << 20;
 
-	if (is_view || kind == BLOCK_IPC || kind == BLOCK_REGISTERED)
+	if (is_view || kind == BLOCK_IPC || kind == BLOCK_REGISTERED || kind == BLOCK_EXTERNAL)
 		return 0;
 	if (kind != BLOCK_DEVICE && kind != BLOCK_PITCH && kind != BLOCK_MANAGED)
 		return bytes;

@@ -197,6 +197,28 @@ START_TEST(pairs_tell_what_a_call_made_the_driver_keep)
 }
 END_TEST
 
+/* A launch moves managed memory: no more than there is, and only what was not there before. */
+START_TEST(managed_memory_that_comes_is_no_code)
+{
+	put_context();
+	put_alloc(3000, 1, 0x400000000, 300 * MIB, BLOCK_MANAGED);
+	put(reading(3100, READING_BEFORE, WEIGHED_CODE, 500));
+	put(reading(3200, READING_AFTER, WEIGHED_CODE, 700));
+	put(reading(3300, READING_BEFORE, WEIGHED_CODE, 700));
+	/* 300 MiB are three steps of 128: of 194 MiB 184 may be managed. */
+	put(reading(3400, READING_AFTER, WEIGHED_CODE, 894));
+	put(reading(3500, READING_BEFORE, WEIGHED_CODE, 894));
+	put(reading(3600, READING_AFTER, WEIGHED_CODE, 896));
+	put(session_writer_free(3700, 10, 1));
+	put(reading(4000, READING_EXIT, WEIGHED_NOTHING, 512));
+	fixture_collect();
+	ck_assert_int_eq(of_reading(3200, "growth_bytes"), 0);
+	ck_assert_int_eq(of_reading(3400, "growth_bytes"), 10 * MIB);
+	ck_assert_int_eq(of_reading(3600, "growth_bytes"), 2 * MIB);
+	ck_assert_int_eq(unexplained(4000), 0);
+}
+END_TEST
+
 /* Of two threads that load at once, each has its own pair. */
 START_TEST(pairs_belong_to_their_threads)
 {
@@ -370,6 +392,7 @@ static Suite *make_suite(void)
 	tcase_add_test(sums, small_arrays_share_pages_that_have_no_address);
 	tcase_add_test(sums, what_is_reserved_elsewhere_is_held_by_no_block);
 	tcase_add_test(sums, pairs_tell_what_a_call_made_the_driver_keep);
+	tcase_add_test(sums, managed_memory_that_comes_is_no_code);
 	tcase_add_test(sums, pairs_belong_to_their_threads);
 	tcase_add_test(sums, contexts_take_with_them_what_was_kept_for_them);
 	tcase_add_test(sums, processes_of_one_device_know_of_each_other);

@@ -88,13 +88,13 @@ class Ledger(Case):
         self.assertIn("unaccounted -40.0 MiB", " ".join(self.text().split()))
 
     def test_managed_memory_is_what_is_left_up_to_its_size(self):
-        for name, used, managed, unaccounted in (("some", 630, 30, 0), ("all", 700, 70, 30),
-                                                 ("none", 590, 0, -10)):
+        for name, used, managed, unaccounted in (("some", 630, 30, 0), ("all", 800, 128, 72),
+                                                 ("more", 728, 128, 0), ("none", 590, 0, -10)):
             row = self.ledger("managed-" + name, reading(1, 100, used, managed=(60, 10, 72)))[0]
             self.assertEqual(row["managed_bytes"], managed * MIB, name)
             self.assertEqual(row["unaccounted_bytes"], unaccounted * MIB, name)
             self.assertEqual(row["pending_bytes"], 0)
-            self.assertEqual("up to its size" in " ".join(self.text().split()), managed > 0)
+            self.assertEqual("up to its size in steps" in " ".join(self.text().split()), managed > 0)
 
     def test_what_nothing_tells_apart_is_one_band(self):
         row = self.ledger("apart", reading(1, 100, 600, context=None, foreign=600))[0]
