@@ -448,7 +448,7 @@ CUresult context_destroy(CUcontext ctx)
 	if (!ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	error = handle_check(OBJECT_CONTEXT, ctx);
-	if (error || context->primary)
+	if (error || context->primary || context->parent)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (sim_thread.current == context)
 		pop();

@@ -10,12 +10,15 @@
 /* Of this compute capability: parts of 8 processors, or of 2 when asked for. */
 enum { PART = 8, FINE_PART = 2 };
 
+/* Measured: a green context and its view have one handle. */
 static CUresult find(CUgreenCtx handle, struct green **green)
 {
-	CUresult error = handle_check(OBJECT_GREEN, handle);
+	struct context *view = (struct context *)handle;
 
-	*green = (struct green *)handle;
-	return error ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+	if (handle_check(OBJECT_CONTEXT, view) || !view->green)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*green = view->green;
+	return CUDA_SUCCESS;
 }
 
 /* ------------------------------------------------------------------ resources */
@@ -144,7 +147,7 @@ CUresult green_describe(CUdevResourceDesc *phDesc, CUdevResource *resources,
 static CUresult make(const struct resources *resources, struct green **out)
 {
 	struct device *device = resources->device;
-	struct green *green = handle_new(OBJECT_GREEN);
+	struct green *green = calloc(1, sizeof(*green));
 	CUcontext primary;
 	CUresult error;
 
@@ -159,7 +162,7 @@ static CUresult make(const struct resources *resources, struct green **out)
 			primary_release(device->index);
 	}
 	if (error) {
-		handle_give(OBJECT_GREEN, green);
+		free(green);
 		return error;
 	}
 	green->view->green = green;
@@ -182,7 +185,7 @@ CUresult green_create(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, u
 		return CUDA_ERROR_INVALID_VALUE;
 	error = make(resources, &green);
 	if (!error)
-		*phCtx = (CUgreenCtx)green;
+		*phCtx = (CUgreenCtx)green->view;
 	return error;
 }
 
@@ -195,9 +198,9 @@ CUresult green_destroy(CUgreenCtx hCtx)
 	if (error)
 		return error;
 	context_end_view(green->view);
-	handle_kill(green);
+	green->view->green = NULL;
 	error = primary_release(green->device->index);
-	handle_give(OBJECT_GREEN, green);
+	free(green);
 	return error;
 }
 
@@ -263,6 +266,6 @@ CUresult green_of_stream(CUstream hStream, CUgreenCtx *phCtx)
 	if (!error && !phCtx)
 		error = CUDA_ERROR_INVALID_VALUE;
 	if (!error)
-		*phCtx = (CUgreenCtx)stream->context->green;
+		*phCtx = stream->context->green ? (CUgreenCtx)stream->context : NULL;
 	return error;
 }

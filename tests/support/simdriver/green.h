@@ -13,7 +13,6 @@ struct resources {
 };
 
 struct green {
-	struct object object;
 	struct device *device;
 	struct context *view;	/* what cuCtxFromGreenCtx hands out */
 	unsigned processors;

@@ -47,7 +47,6 @@ static struct arena arenas[OBJECT_KINDS] = {
 	[OBJECT_USER] = { ARENA(struct user_object, "user object") },
 	[OBJECT_EXTERNAL_MEMORY] = { ARENA(struct external_memory, "external memory") },
 	[OBJECT_EXTERNAL_SEMAPHORE] = { ARENA(struct external_semaphore, "external semaphore") },
-	[OBJECT_GREEN] = { ARENA(struct green, "green context") },
 	[OBJECT_RESOURCES] = { ARENA(struct resources, "resource descriptor") },
 	[OBJECT_LINKER] = { ARENA(struct linker, "link state") },
 	[OBJECT_TEXTURE] = { ARENA(struct texture, "texture or surface object") },

@@ -27,11 +27,27 @@ static bool is_small(size_t bytes)
 	return bytes <= SMALL_MAX;
 }
 
+static char *try_bytes(struct device *device, size_t bytes)
+{
+	return is_small(bytes) ? space_take_small(device, SLAB_BLOCKS, bytes) :
+				 space_take_pages(device, bytes);
+}
+
+/* Measured: what pools keep idle is taken from them before memory is out. */
+static char *take_bytes(struct device *device, size_t bytes)
+{
+	char *base = try_bytes(device, bytes);
+
+	if (base)
+		return base;
+	pool_give_idle(device);
+	return try_bytes(device, bytes);
+}
+
 static CUresult take_device(struct context *context, size_t bytes, struct block **out)
 {
 	struct device *device = context->device;
-	char *base = is_small(bytes) ? space_take_small(device, SLAB_BLOCKS, bytes) :
-				       space_take_pages(device, bytes);
+	char *base = take_bytes(device, bytes);
 	struct block *block;
 
 	if (!base)

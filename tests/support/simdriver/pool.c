@@ -51,6 +51,15 @@ static bool is_usable(struct block *piece, const struct stream *stream)
 	return piece->free_stream == stream || has_passed(piece);
 }
 
+/*
+ * The same for who gives bytes back: with `seen` only what the host has already seen
+ * done, by a synchronise, counts as passed.
+ */
+static bool is_over(struct block *piece, bool seen)
+{
+	return seen ? !piece->free_stream : has_passed(piece);
+}
+
 static void join_right(struct pool *pool, struct block *piece)
 {
 	struct block *right = piece->right;
@@ -64,11 +73,11 @@ static void join_right(struct pool *pool, struct block *piece)
 }
 
 /* Joins neighbours that are free for everyone. */
-static void coalesce(struct pool *pool)
+static void coalesce(struct pool *pool, bool seen)
 {
 	for (struct block *piece = pool->free_blocks; piece; piece = piece->free_next)
-		while (has_passed(piece) && piece->right && !piece->right->in_use &&
-		       has_passed(piece->right))
+		while (is_over(piece, seen) && piece->right && !piece->right->in_use &&
+		       is_over(piece->right, seen))
 			join_right(pool, piece);
 }
 
@@ -144,24 +153,25 @@ static struct block *grow(struct pool *pool, size_t span)
 }
 
 /* The one piece of a segment that is wholly free, or NULL. */
-static struct block *whole_piece(struct pool *pool, const struct segment *segment)
+static struct block *whole_piece(struct pool *pool, const struct segment *segment, bool seen)
 {
 	struct block *piece = pool->free_blocks;
 
 	while (piece && !(piece->base == segment->base && piece->span == segment->bytes &&
-			  has_passed(piece)))
+			  is_over(piece, seen)))
 		piece = piece->free_next;
 	return piece;
 }
 
-static void release_segments(struct pool *pool, size_t keep)
+static void release_segments(struct pool *pool, size_t keep, bool seen)
 {
 	struct segment **place = &pool->segments;
 
-	coalesce(pool);
+	coalesce(pool, seen);
 	while (*place && pool->reserved > keep) {
 		struct segment *segment = *place;
-		struct block *piece = segment->used ? NULL : whole_piece(pool, segment);
+		struct block *piece = segment->used ? NULL :
+						      whole_piece(pool, segment, seen);
 
 		if (!piece || pool->reserved - segment->bytes < keep) {
 			place = &segment->next;
@@ -179,8 +189,16 @@ static void release_segments(struct pool *pool, size_t keep)
 void pool_trim_to(struct pool *pool, size_t keep)
 {
 	pthread_mutex_lock(&pool->lock);
-	release_segments(pool, keep);
+	release_segments(pool, keep, true);
 	pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_give_idle(struct device *device)
+{
+	pthread_mutex_lock(&list_lock);
+	for (struct pool *pool = device->pools; pool; pool = pool->next)
+		pool_trim_to(pool, 0);
+	pthread_mutex_unlock(&list_lock);
 }
 
 /* ------------------------------------------------------------------ taking and giving */
@@ -214,14 +232,14 @@ static struct block *find_or_grow(struct pool *pool, size_t span, struct stream 
 
 	if (piece)
 		return piece;
-	coalesce(pool);
+	coalesce(pool, false);
 	piece = find_piece(pool, span, stream);
 	if (piece)
 		return piece;
 	piece = grow(pool, span);
 	if (piece)
 		return piece;
-	release_segments(pool, 0);
+	release_segments(pool, 0, false);
 	return grow(pool, span);
 }
 
@@ -274,7 +292,7 @@ void pool_give(struct block *piece, struct stream *stream, uint64_t seq, bool co
 	registry_remove(piece);
 	pthread_mutex_lock(&pool->lock);
 	piece->in_use = false;
-	if (stream && !queue_passed(stream, seq)) {
+	if (stream) {
 		handle_retain(stream);
 		piece->free_stream = stream;
 		piece->free_seq = seq;
@@ -310,7 +328,7 @@ static bool observe(struct pool *pool)
 		return false;
 	pthread_mutex_lock(&pool->lock);
 	over = pool->destroyed && pool->live == 0;
-	release_segments(pool, over ? 0 : pool->threshold);
+	release_segments(pool, over ? 0 : pool->threshold, false);
 	if (has_pending(pool)) {
 		atomic_store(&pool->releasable, true);
 		atomic_store(&pool->device->pools_dirty, true);

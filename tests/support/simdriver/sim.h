@@ -70,7 +70,6 @@ enum object_kind {
 	OBJECT_USER,
 	OBJECT_EXTERNAL_MEMORY,
 	OBJECT_EXTERNAL_SEMAPHORE,
-	OBJECT_GREEN,
 	OBJECT_RESOURCES,
 	OBJECT_LINKER,
 	OBJECT_TEXTURE,
@@ -606,6 +605,8 @@ struct op copy_op(const struct place *dst, const struct place *src, size_t bytes
 
 CUresult pool_start(struct device *device);
 void pool_give(struct block *block, struct stream *stream, uint64_t seq, bool counted);
+/* What pools have and do not need goes back: somebody else has run out of memory. */
+void pool_give_idle(struct device *device);
 /* After a synchronise: what lies above the threshold goes back to the device. */
 void pool_observe(struct device *device);
 

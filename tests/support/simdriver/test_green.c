@@ -54,6 +54,8 @@ START_TEST(a_green_context_costs_no_second_context_and_shares_memory)
 	ck_assert_uint_eq(bench_free_bytes(), before);
 	ck_cu(cuCtxFromGreenCtx(&view, green));
 	ck_assert_ptr_ne(view, b.context);
+	ck_assert_ptr_eq(view, green);
+	ck_cu_is(cuCtxDestroy(view), CUDA_ERROR_INVALID_CONTEXT);
 	ck_cu(cuCtxGetDevResource(view, &part, CU_DEV_RESOURCE_TYPE_SM));
 	ck_assert_uint_eq(part.sm.smCount, 8);
 	ck_cu(cuCtxSetCurrent(view));

@@ -61,6 +61,45 @@ START_TEST(a_synchronise_gives_back_what_lies_above_the_threshold)
 }
 END_TEST
 
+START_TEST(a_trim_gives_back_what_the_host_has_seen_done_only)
+{
+	cuuint64_t keep = 1 << 30;
+	size_t before = bench_free_bytes();
+	CUmemoryPool pool;
+	CUdeviceptr block;
+
+	ck_cu(cuDeviceGetDefaultMemPool(&pool, b.device));
+	ck_cu(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	ck_cu(cuMemAllocAsync(&block, 4 * MIB, b.stream));
+	ck_cu(cuMemFreeAsync(block, b.stream));
+	ck_cu(cuMemPoolTrimTo(pool, 0));
+	ck_assert_uint_eq(before - bench_free_bytes(), 32 * MIB);
+	ck_cu(cuStreamSynchronize(b.stream));
+	ck_cu(cuMemPoolTrimTo(pool, 0));
+	ck_assert_uint_eq(before, bench_free_bytes());
+}
+END_TEST
+
+START_TEST(a_plain_block_gets_what_a_pool_keeps_idle)
+{
+	cuuint64_t keep = 1 << 30;
+	CUmemoryPool pool;
+	CUdeviceptr block, whole;
+	size_t free_bytes = bench_free_bytes();
+
+	ck_cu(cuDeviceGetDefaultMemPool(&pool, b.device));
+	ck_cu(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	ck_cu(cuMemAllocAsync(&block, 4 * MIB, b.stream));
+	ck_cu(cuMemFreeAsync(block, b.stream));
+	free_bytes -= free_bytes % (2 * MIB);
+	ck_cu_is(cuMemAlloc(&whole, free_bytes), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_cu(cuStreamSynchronize(b.stream));
+	ck_cu(cuMemAlloc(&whole, free_bytes));
+	ck_cu(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &keep));
+	ck_assert_uint_eq(keep, 0);
+}
+END_TEST
+
 START_TEST(pool_memory_belongs_to_no_context)
 {
 	CUdeviceptr block;
@@ -262,6 +301,8 @@ Suite *suite_pool(void)
 	tcase_add_test(tcase, a_pool_block_comes_back_on_its_stream_at_once);
 	tcase_add_test(tcase, a_pool_block_goes_to_another_stream_only_when_its_free_passed);
 	tcase_add_test(tcase, a_synchronise_gives_back_what_lies_above_the_threshold);
+	tcase_add_test(tcase, a_trim_gives_back_what_the_host_has_seen_done_only);
+	tcase_add_test(tcase, a_plain_block_gets_what_a_pool_keeps_idle);
 	tcase_add_test(tcase, pool_memory_belongs_to_no_context);
 	tcase_add_test(tcase, a_destroyed_pool_keeps_its_live_blocks);
 	tcase_add_test(tcase, free_async_takes_plain_blocks_and_gives_them_back_at_its_synchronise);
