@@ -12,7 +12,7 @@
 #include "client.h"
 
 /* ACROSS: a device copies so fast that what events take counts unless a copy is large. */
-enum { KERNELS = 1000, SMALL = 4096, GRAPH_LAUNCHES = 20, FILLS = 50, ACROSS = 16 };
+enum { KERNELS = 1000, SMALL = 4096, GRAPH_LAUNCHES = 20, FILLS = 50, ACROSS = 16, BATCHES = 10 };
 
 static const char kernel_text[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
 				  ".visible .entry _Z7nothingv() { ret; }\n";
@@ -100,6 +100,42 @@ static void launch_graph(CUfunction kernel)
 	printf("expected launches %d\n", GRAPH_LAUNCHES);
 }
 
+/* In all directions at once: CUPTI tells of such a call as it likes. */
+static void copy_batch(void)
+{
+	CUdeviceptr here = (uintptr_t)pinned;
+	CUdeviceptr target[] = { block, here + SMALL, other };
+	CUdeviceptr source[] = { here, block, block };
+	size_t size[] = { SMALL, 2 * SMALL, 3 * SMALL }, first = 0;
+	CUmemcpyAttributes attributes = { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM };
+
+	for (int i = 0; i < BATCHES; i++)
+		CALL(cuMemcpyBatchAsync, target, source, size, 3, &attributes, &first, 1, stream);
+	CALL(cuStreamSynchronize, stream);
+	printf("expected batched %d\n", 3 * BATCHES);
+}
+
+/* To a second device, where there is one. */
+static void copy_to_peer(void)
+{
+	CUcontext here, there;
+	CUdeviceptr far;
+	int devices = 0;
+
+	CALL(cuDeviceGetCount, &devices);
+	if (devices < 2)
+		return;
+	CALL(cuCtxGetCurrent, &here);
+	CALL(cuDevicePrimaryCtxRetain, &there, 1);
+	CALL(cuCtxSetCurrent, there);
+	CALL(cuMemAlloc, &far, bytes);
+	CALL(cuCtxSetCurrent, here);
+	for (int i = 0; i < times; i++)
+		CALL(cuMemcpyPeerAsync, far, there, block, here, bytes, stream);
+	CALL(cuStreamSynchronize, stream);
+	printf("expected peer %d\n", times);
+}
+
 static void touch_managed(void)
 {
 	size_t size = (size_t)16 << 20;
@@ -133,6 +169,8 @@ int main(int argc, char **argv)
 	copy_small();
 	launch_kernels(kernel);
 	launch_graph(kernel);
+	copy_batch();
+	copy_to_peer();
 	touch_managed();
 	return 0;
 }

@@ -103,6 +103,11 @@ def check_copies(bench, checks):
     checks.equal("copies: rows of launches of a graph", 3 * int(expected["launches"]),
                  trace.number("SELECT count(gpu_start_ns) FROM transfer t JOIN api a"
                               " ON a.id = t.api_id WHERE a.name LIKE 'cuGraphLaunch%'"))
+    checks.equal("copies: of a batch in all directions", int(expected["batched"]), trace.number(
+        "SELECT count(gpu_start_ns) FROM transfer t JOIN api a ON a.id = t.api_id"
+        " WHERE a.name LIKE 'cuMemcpyBatch%'"))
+    checks.equal("copies: to a second device", int(expected.get("peer", 0)), trace.number(
+        "SELECT count(gpu_start_ns) FROM transfer WHERE kind = 'P2P'"))
     migrated = trace.number("SELECT sum(bytes) FROM gpu_work WHERE kind = 'migration'")
     checks.note(f"copies: bytes migrated, of {expected['migrated']} touched", migrated)
     checks.equal("copies: work ahead of its call, by more than 100 us", 0, trace.number(
