@@ -255,7 +255,7 @@ static void nothing_at_once(void)
 			CUDA_ERROR_INVALID_VALUE,
 		"a batch of nothing is refused");
 	journal_line("transfer UNKNOWN 0 cuMemcpyBatchAsync_v2 async unknown:0:- unknown:0:- own "
-		     "0 %d 1",
+		     "1 0 %d",
 		     CUDA_ERROR_INVALID_VALUE);
 }
 

@@ -195,9 +195,9 @@ void note_copy(const struct copy_note *copy)
 
 	describe_end(source, sizeof(source), copy->source, copy->source_kind);
 	describe_end(target, sizeof(target), copy->target, copy->target_kind);
-	journal_line("transfer %s %" PRIu64 " %s %s %s %s %s %d %d %u", copy->kind, copy->bytes,
+	journal_line("transfer %s %" PRIu64 " %s %s %s %s %s %u %d %d", copy->kind, copy->bytes,
 		     copy->api, copy->is_async ? "async" : "sync", source, target, copy->stream,
-		     copy->is_captured, copy->result, copy->copies ? copy->copies : 1);
+		     copy->copies ? copy->copies : 1, copy->is_captured, copy->result);
 }
 
 void note_operation(const char *api, const char *stream, int result)

@@ -34,7 +34,7 @@ UNION ALL
 		|| coalesce(g.n, '-') || ' '
 		|| CASE stream.handle WHEN 1 THEN 'legacy' WHEN 2 THEN 'per-thread'
 			ELSE iif(stream.handle IS NULL, 'none', 'own') END
-		|| ' ' || t.is_captured || ' ' || t.result || ' ' || t.copies
+		|| ' ' || t.copies || ' ' || t.is_captured || ' ' || t.result
 	FROM transfer t JOIN api ON api.id = t.api_id
 	LEFT JOIN ranked s ON s.id = t.source_allocation_id
 	LEFT JOIN ranked g ON g.id = t.target_allocation_id
