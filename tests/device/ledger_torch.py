@@ -127,4 +127,5 @@ def main(what):
         torch.distributed.destroy_process_group()
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
