@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "sim.h"
+#include "account.h"
 #include "entries.h"
 
 enum life { LIFE_NEW, LIFE_READY, LIFE_OVER, LIFE_FORKED };
@@ -202,6 +203,7 @@ static void read_overhead(void)
 		settings.context_bytes = (size_t)524 << 20;
 	settings.context_bytes = read_size("SIMCUDA_CONTEXT", settings.context_bytes);
 	settings.context_bytes = round_up(settings.context_bytes, PAGE_BYTES);
+	settings.shared = read_text("SIMCUDA_SHARED");
 	settings.others = read_size("SIMCUDA_OTHERS", 0);
 	settings.module_bytes = read_size("SIMCUDA_MODULE", 0);
 	settings.lazy = read_number("SIMCUDA_LAZY", 0) != 0;
@@ -266,6 +268,7 @@ static void end_driver(void)
 		return;
 	atomic_store(&config_plain, false);
 	atomic_store(&config_stopping, true);
+	account_close();
 }
 
 /* The child of a fork has no worker threads: the driver does not work there. */
@@ -275,6 +278,7 @@ static void forget_driver(void)
 		atomic_store(&life, LIFE_FORKED);
 	atomic_store(&config_plain, false);
 	sim_thread.current = NULL;
+	account_forget();
 }
 
 /*

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "sim.h"
+#include "account.h"
 #include "entries.h"
 
 static struct device devices[SIM_DEVICES_MAX];
@@ -28,25 +29,32 @@ bool device_charge(struct device *device, size_t bytes)
 		if (bytes > device->total - used)
 			return false;
 	} while (!atomic_compare_exchange_weak(&device->used, &used, used + bytes));
-	return true;
+	if (account_take(device, bytes))
+		return true;
+	atomic_fetch_sub(&device->used, bytes);
+	return false;
 }
 
 void device_discharge(struct device *device, size_t bytes)
 {
 	atomic_fetch_sub(&device->used, bytes);
+	account_give(device, bytes);
 }
 
 CUresult device_start(void)
 {
 	CUresult error;
 
+	account_open();
 	for (int i = 0; i < settings.devices; i++) {
 		struct device *device = &devices[i];
 
 		device->index = i;
 		device->total = settings.memory;
-		if (!device_charge(device, settings.others))
+		if (settings.others > device->total)
 			config_die("SIMCUDA_OTHERS is more than SIMCUDA_MEMORY");
+		if (!settings.shared)
+			device_charge(device, settings.others);
 		pthread_mutex_init(&device->lock, NULL);
 		pthread_mutex_init(&device->primary_lock, NULL);
 		if (!space_start(device))
@@ -114,6 +122,15 @@ CUresult device_total_old(unsigned int *bytes, CUdevice dev)
 	return error;
 }
 
+CUuuid device_identity(const struct device *device)
+{
+	CUuuid uuid;
+
+	memcpy(uuid.bytes, "simulated-gpu-\0\0", sizeof(uuid.bytes));
+	uuid.bytes[15] = (char)device->index;
+	return uuid;
+}
+
 CUresult device_uuid(CUuuid *uuid, CUdevice dev)
 {
 	struct device *device;
@@ -123,8 +140,7 @@ CUresult device_uuid(CUuuid *uuid, CUdevice dev)
 		return error;
 	if (!uuid)
 		return CUDA_ERROR_INVALID_VALUE;
-	memcpy(uuid->bytes, "simulated-gpu-\0\0", sizeof(uuid->bytes));
-	uuid->bytes[15] = (char)device->index;
+	*uuid = device_identity(device);
 	return CUDA_SUCCESS;
 }
 

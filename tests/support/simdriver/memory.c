@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "sim.h"
+#include "account.h"
 #include "entries.h"
 #include "share.h"
 
@@ -376,7 +377,7 @@ CUresult memory_info(size_t *free, size_t *total)
 
 	if (!free || !total)
 		return CUDA_ERROR_INVALID_VALUE;
-	*free = device->total - atomic_load(&device->used);
+	*free = device->total - account_used(device);
 	*total = device->total;
 	return CUDA_SUCCESS;
 }

@@ -153,10 +153,21 @@ CUresult module_find_function(struct module *module, const char *name, struct fu
 	return function ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* What a variable takes is part of the code's bytes. */
-static struct block *new_variable_block(struct context *context, bool managed)
+/* SIMCUDA_GLOBALS: clients such as libgomp look at the size of their variables. */
+static size_t size_of_variable(const char *name)
 {
-	size_t bytes = settings.global_bytes;
+	const char *at = getenv("SIMCUDA_GLOBALS");
+	size_t length = strlen(name);
+
+	for (; at; at = strchr(at, ','), at = at ? at + 1 : NULL)
+		if (strncmp(at, name, length) == 0 && at[length] == '=' && atoi(at + length + 1) > 0)
+			return (size_t)atoi(at + length + 1);
+	return settings.global_bytes;
+}
+
+/* What a variable takes is part of the code's bytes. */
+static struct block *new_variable_block(struct context *context, size_t bytes, bool managed)
+{
 	struct block *block;
 	CUdeviceptr address;
 	char *base;
@@ -183,7 +194,7 @@ static struct variable *add_variable(struct module *module, const char *name, bo
 
 	if (!variable)
 		return NULL;
-	variable->block = new_variable_block(context_current(), managed);
+	variable->block = new_variable_block(context_current(), size_of_variable(name), managed);
 	if (!variable->block) {
 		free(variable);
 		return NULL;

@@ -131,6 +131,7 @@ struct config {
 	bool fail_profiled;
 	char *kernels;
 	char *kernel_times;
+	char *shared;		/* a file: processes share the devices' memory */
 };
 extern struct config settings;
 /* The version that is played unless SIMCUDA_VERSION says another; weak, see old.c. */
@@ -238,6 +239,7 @@ struct device *device_at(int index);
 bool device_charge(struct device *device, size_t bytes);
 void device_discharge(struct device *device, size_t bytes);
 CUresult device_start(void);
+CUuuid device_identity(const struct device *device);
 
 /* ------------------------------------------------------------------ space.c */
 

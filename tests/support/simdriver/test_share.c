@@ -332,6 +332,76 @@ START_TEST(a_pool_and_its_blocks_are_imported_by_another_process)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ one device for all */
+
+static void take_half(void)
+{
+	CUdeviceptr block;
+	struct bench b;
+
+	bench_open(&b);
+	ck_cu(cuMemAlloc(&block, 32 * MIB));
+	say_word(0);
+	ck_assert_int_eq(hear_word(), 0);
+	ck_cu(cuMemFree(block));
+	say_word(0);
+	ck_assert_int_eq(hear_word(), 0);
+	/* Its end gives back what it has left. */
+	ck_cu(cuMemAlloc(&block, 16 * MIB));
+	say_word(0);
+}
+
+static long long told_free(const char *path)
+{
+	long long free_bytes = -1;
+	FILE *stream = fopen(path, "r");
+
+	ck_assert_ptr_nonnull(stream);
+	ck_assert_int_eq(fscanf(stream, "GPU-%*s %lld", &free_bytes), 1);
+	fclose(stream);
+	return free_bytes;
+}
+
+static void find_less(void)
+{
+	const char *path = getenv("SIMCUDA_SHARED");
+	struct bench b;
+	CUdeviceptr block;
+
+	ck_assert_int_eq(hear_word(), 0);
+	bench_open(&b);
+	/* Two contexts, and the other's block. */
+	ck_assert_uint_eq(bench_free_bytes(), (64 - 4 - 4 - 32) * MIB);
+	ck_assert_int_eq(told_free(path), (64 - 4 - 4 - 32) * MIB);
+	ck_cu_is(cuMemAlloc(&block, 40 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	say_word(0);
+	ck_assert_int_eq(hear_word(), 0);
+	ck_cu(cuMemAlloc(&block, 40 * MIB));
+	ck_cu(cuMemFree(block));
+	say_word(0);
+	ck_assert_int_eq(hear_word(), 0);
+	while (bench_free_bytes() != (64 - 4) * MIB)
+		usleep(1000);
+	ck_assert_int_eq(told_free(path), (64 - 4 - 4 - 16) * MIB);
+	ck_cu(cuMemAlloc(&block, 2 * MIB));
+	ck_assert_int_eq(told_free(path), (64 - 4 - 2) * MIB);
+}
+
+START_TEST(processes_can_fill_one_device)
+{
+	char path[] = "/tmp/simdriver-shared.XXXXXX";
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	setenv("SIMCUDA_SHARED", path, 1);
+	setenv("SIMCUDA_MEMORY", "64M", 1);
+	setenv("SIMCUDA_CONTEXT", "4M", 1);
+	run_both(find_less, take_half);
+	unlink(path);
+}
+END_TEST
+
 Suite *suite_share(void)
 {
 	Suite *suite = suite_create("simdriver sharing");
@@ -342,6 +412,7 @@ Suite *suite_share(void)
 	tcase_add_test(tcase, the_handle_of_a_freed_block_opens_nothing);
 	tcase_add_test(tcase, memory_made_by_hand_is_imported_by_another_process);
 	tcase_add_test(tcase, a_pool_and_its_blocks_are_imported_by_another_process);
+	tcase_add_test(tcase, processes_can_fill_one_device);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
