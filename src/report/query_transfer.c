@@ -97,10 +97,17 @@ static const struct rows_column total_columns[] = {
 	{ "count", NULL, ROWS_COUNT },
 	{ "bytes", NULL, ROWS_BYTES },
 	{ "host_ns", NULL, ROWS_DURATION },
+	{ "in_graphs", NULL, ROWS_COUNT },
+	{ "in_graphs_bytes", NULL, ROWS_BYTES },
+	{ "captured", NULL, ROWS_COUNT },
+	{ "uncounted_launches", NULL, ROWS_COUNT },
 	{ NULL, NULL, ROWS_TEXT },
 };
 
-enum { TOTAL_TEXT, TOTAL_COUNT, TOTAL_BYTES, TOTAL_NS };
+enum {
+	TOTAL_TEXT, TOTAL_COUNT, TOTAL_BYTES, TOTAL_NS,
+	TOTAL_IN_GRAPHS, TOTAL_IN_GRAPHS_BYTES, TOTAL_CAPTURED, TOTAL_UNCOUNTED,
+};
 
 static int64_t sum_of_graphs(struct query *query, const char *what)
 {
@@ -112,65 +119,79 @@ static int64_t sum_of_graphs(struct query *query, const char *what)
 }
 
 /* What is copied inside of graphs passes no call of its own, and is counted launch by launch. */
-static void note_graphs(struct query *query, struct report_section *section)
+static void add_graphs(struct query *query, struct report_section *section,
+		       struct rows_value *value)
 {
-	int64_t copies = sum_of_graphs(query, "count");
+	int64_t copies = sum_of_graphs(query, "count"), moved = sum_of_graphs(query, "bytes");
 	char count[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
+	rows_number(&value[TOTAL_IN_GRAPHS], copies);
+	rows_number(&value[TOTAL_IN_GRAPHS_BYTES], moved);
 	if (copies)
 		report_note(section, REPORT_REMARK,
 			    "%s of these copies (%s) ran inside of graphs: the launches are "
 			    "counted, and their host time is not among this.",
-			    format_count(count, copies),
-			    format_bytes(bytes, sum_of_graphs(query, "bytes")));
+			    format_count(count, copies), format_bytes(bytes, moved));
 }
 
 /* A graph runs such a copy at each of its launches, which are counted. */
-static void note_captured(struct query *query, struct report_section *section)
+static void add_captured(struct query *query, struct report_section *section,
+			 struct rows_value *value)
 {
 	int64_t captured = query_number(
 		query, "SELECT sum(copies) FROM transfer WHERE is_captured", 0);
 	char count[FORMAT_BYTES];
 
+	rows_number(&value[TOTAL_CAPTURED], captured);
 	if (captured)
 		report_note(section, REPORT_REMARK,
 			    "%s of these copies %s captured into a graph, which moved nothing.",
 			    format_count(count, captured), captured == 1 ? "was" : "were");
 }
 
-/* Bodies of conditional nodes run as often as the device says, which it tells nobody. */
-static void note_unknown(struct query *query, struct report_section *section)
+/* How many launches have a row without a number of copies: of a graph that was read, or not. */
+static int64_t count_uncounted(struct query *query, bool was_read)
 {
-	static const char count_rows[] = "SELECT count(*) FROM (SELECT 1 FROM transfer"
-					 " WHERE copies = 0 AND (kind = 'UNKNOWN') = %d"
-					 " GROUP BY process_id, thread_id, start_ns)";
-	char sql[sizeof(count_rows) + 8], count[FORMAT_BYTES];
-	int64_t launches;
+	char sql[200];
 
-	snprintf(sql, sizeof(sql), count_rows, 0);
-	launches = query_number(query, sql, 0);
-	if (launches)
+	snprintf(sql, sizeof(sql),
+		 "SELECT count(*) FROM (SELECT 1 FROM transfer WHERE copies = 0"
+		 " AND kind %s 'UNKNOWN' GROUP BY process_id, thread_id, start_ns)",
+		 was_read ? "<>" : "=");
+	return query_number(query, sql, 0);
+}
+
+/* Bodies of conditional nodes run as often as the device says, which it tells nobody. */
+static void add_uncounted(struct query *query, struct report_section *section,
+			  struct rows_value *value)
+{
+	int64_t conditional = count_uncounted(query, true);
+	int64_t unread = count_uncounted(query, false);
+	char count[FORMAT_BYTES];
+
+	rows_number(&value[TOTAL_UNCOUNTED], conditional + unread);
+	if (conditional)
 		report_note(section, REPORT_REMARK,
 			    "%s launches ran graphs with copies in conditional nodes: nobody knows "
 			    "how often those ran, they are not counted.",
-			    format_count(count, launches));
-	snprintf(sql, sizeof(sql), count_rows, 1);
-	launches = query_number(query, sql, 0);
-	if (launches)
+			    format_count(count, conditional));
+	if (unread)
 		report_note(section, REPORT_REMARK,
 			    "%s launches ran graphs that could not be read: what they copied is "
 			    "not counted.",
-			    format_count(count, launches));
+			    format_count(count, unread));
 }
 
-static void add_notes(struct query *query, struct report_section *section)
+/* The sites are few: only where there are such, all transfers are walked through. */
+static void add_unmoved(struct query *query, struct report_section *section,
+			struct rows_value *value)
 {
-	note_graphs(query, section);
-	/* The sites are few: only where there are such, all transfers are walked through. */
+	rows_number(&value[TOTAL_CAPTURED], 0);
+	rows_number(&value[TOTAL_UNCOUNTED], 0);
 	if (!query_number(query, "SELECT max(is_captured) FROM transfer_site", 0))
 		return;
-	note_captured(query, section);
-	note_unknown(query, section);
+	add_captured(query, section, value);
+	add_uncounted(query, section, value);
 }
 
 /* Returns the host time of all. */
@@ -197,7 +218,8 @@ static int64_t add_total(struct query *query, struct report *report)
 			    format_bytes(bytes, value[TOTAL_BYTES].number),
 			    format_duration(ns, value[TOTAL_NS].number),
 			    format_share(share, rows_share(value[TOTAL_NS].number, run)));
-	add_notes(query, section);
+	add_graphs(query, section, value);
+	add_unmoved(query, section, value);
 	return value[TOTAL_NS].number;
 }
 

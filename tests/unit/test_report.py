@@ -257,6 +257,9 @@ class Text(Case):
                                  " AND api_id <> 11").fetchone()[0]
         told = json.loads(custody("report", "--format=json", path).stdout)
         self.assertEqual(told["transfers"]["by_kind"]["H2D"]["count"], alone + copies)
+        self.assertEqual((told["transfers"]["in_graphs"], told["transfers"]["in_graphs_bytes"]),
+                         (copies, size))
+        self.assertEqual(told["transfers"]["uncounted_launches"], 0)
         self.assertNotIn("cuGraphLaunch", [row["name"] for row in told["calls"]])
         text = " ".join(custody("report", path).stdout.split())
         self.assertIn("ran inside of graphs", text)
@@ -275,6 +278,9 @@ class Text(Case):
         text = " ".join(custody("report", path).stdout.split())
         self.assertIn("could not be read", text)
         self.assertNotIn("conditional nodes", text)
+        told = json.loads(custody("report", "--format=json", path).stdout)["transfers"]
+        self.assertGreater(told["uncounted_launches"], 0)
+        self.assertEqual((told["in_graphs"], told["in_graphs_bytes"]), (0, 0))
 
     def test_a_trace_of_before_graphs_were_read_has_calls_only(self):
         path = self.change("before_graphs", "DROP VIEW gpu_work; DROP VIEW transfer;"
