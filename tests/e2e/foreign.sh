@@ -51,6 +51,10 @@ it_goes_well_with_neighbours_on_both_sides() {
 	done
 }
 
+it_opens_RTLD_DEEPBIND_libraries_so_that_they_are_seen() {
+	run_foreign_row door_plugin '@PLUGIN@ deepbind' CUSTODY_DEEPBIND=clear
+}
+
 run_rows door run_foreign_row "${1:-}"
 run_rows cover run_foreign_row "${1:-}"
 run_behaviours "${1:-}"
