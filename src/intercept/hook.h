@@ -28,6 +28,8 @@ void hook_memory_ipc_close_before(struct call *call, uint64_t address);
 void hook_memory_ipc_close_after(struct call *call, uint64_t address);
 void hook_memory_external(struct call *call, uint64_t address,
 			  const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer);
+void hook_memory_import_external(struct call *call, uint64_t handle,
+				 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memory);
 void hook_memory_export(struct call *call, uint64_t address);
 bool hook_memory_free_defer(struct call *call, uint64_t address, uint64_t stream);
 void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream);
@@ -43,6 +45,8 @@ void hook_pool_create(struct call *call, uint64_t pool, const CUmemPoolProps *pr
 void hook_pool_destroy_before(struct call *call, uint64_t pool);
 void hook_pool_destroy_after(struct call *call, uint64_t pool);
 void hook_pool_import(struct call *call, uint64_t pool);
+void hook_pool_set(struct call *call, uint64_t pool, CUmemPool_attribute attribute,
+		   const void *value);
 void hook_pool_of_device(struct call *call, uint64_t pool, CUdevice device);
 void hook_pool_of_location(struct call *call, uint64_t pool, const CUmemLocation *location,
 			   CUmemAllocationType type);

@@ -132,6 +132,16 @@ void hook_memory_ipc_close_after(struct call *call, uint64_t address)
 	hook_operation(call, address, 0, 0, STREAM_NONE);
 }
 
+/* Nothing is mapped yet; what will be is another interface's. */
+void hook_memory_import_external(struct call *call, uint64_t handle,
+				 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memory)
+{
+	bool is_read = call->result == CUDA_SUCCESS && memory;
+
+	hook_operation(call, handle, is_read ? memory->type : 0, is_read ? memory->size : 0,
+		       STREAM_NONE);
+}
+
 void hook_memory_external(struct call *call, uint64_t address,
 			  const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer)
 {

@@ -53,6 +53,17 @@ void hook_pool_import(struct call *call, uint64_t pool)
 	hook_operation(call, pool, 0, 0, STREAM_NONE);
 }
 
+/* How much a pool keeps after a synchronise is what most of them are told. */
+void hook_pool_set(struct call *call, uint64_t pool, CUmemPool_attribute attribute,
+		   const void *value)
+{
+	bool is_read = call->result == CUDA_SUCCESS && value &&
+		       attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+
+	hook_operation(call, pool, attribute, is_read ? *(const cuuint64_t *)value : 0,
+		       STREAM_NONE);
+}
+
 void hook_pool_of_device(struct call *call, uint64_t pool, CUdevice device)
 {
 	(void)call;

@@ -297,6 +297,8 @@ static void handle_operation(struct ingest_process *process, struct ingest_threa
 	if (record->flags & RECORD_BY_CUSTODY)
 		return;
 	call->object = record->a;
+	call->detail = record->b;
+	call->bytes = record->c;
 	call->stream_id = ingest_identity_stream(process, thread, record_context(record),
 						 record->stream);
 	call->is_unload = act == ACT_UNLOAD;

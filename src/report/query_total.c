@@ -168,6 +168,9 @@ static void make_up_for_age(struct query *query)
 	if (has_table(query, "allocation") && !has_column(query, "allocation", "free_saved_ns"))
 		query_run(query, "CREATE TEMP VIEW allocation AS SELECT *, NULL AS free_waited_ns,"
 				 " NULL AS ready_ns, NULL AS free_saved_ns FROM main.allocation");
+	if (has_table(query, "process") && !has_column(query, "process", "note"))
+		query_run(query, "CREATE TEMP VIEW process AS SELECT *, NULL AS note"
+				 " FROM main.process");
 	if (has_table(query, "operation") && !has_column(query, "operation", "caller"))
 		query_run(query, "CREATE TEMP VIEW operation AS SELECT *, NULL AS caller"
 				 " FROM main.operation");

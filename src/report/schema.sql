@@ -29,9 +29,9 @@ CREATE TABLE process (			-- one traced program image that used CUDA
 	exit_signal INTEGER,
 	driver_version INTEGER,		-- as cuDriverGetVersion gives it
 	policy TEXT,			-- --frees
-	lost_records INTEGER NOT NULL DEFAULT 0,
 	note TEXT,			-- what of it is not recorded, and why: "not preloaded...", all of it;
 					-- "driver started past the preload", some; else NULL
+	lost_records INTEGER NOT NULL DEFAULT 0,
 	source_id INTEGER REFERENCES source	-- the trace it came from; NULL: this file was recorded
 );
 
@@ -329,8 +329,10 @@ CREATE TABLE operation (		-- stream, event, synchronise, context, graph calls
 	stream_id INTEGER REFERENCES stream,
 	object INTEGER,			-- handle the call is about
 	result INTEGER NOT NULL DEFAULT 0,
-	caller INTEGER			-- of the unloading of a module, which waits for the device as frees do; of
+	caller INTEGER,			-- of the unloading of a module, which waits for the device as frees do; of
 					-- all else NULL
+	detail INTEGER,			-- a second handle or address, or what was set or advised: an enumerator
+	bytes INTEGER			-- that the call names: of a range, to keep at a trim, of a limit; -1 without end
 );
 CREATE INDEX operation_unload ON operation(process_id, api_id, caller) WHERE caller IS NOT NULL;
 

@@ -242,6 +242,13 @@ static void complete_schema(struct store *store)
 		store_run(store, "ALTER TABLE operation ADD COLUMN caller INTEGER;"
 				 "CREATE INDEX operation_unload ON operation(process_id, api_id, "
 				 "caller) WHERE caller IS NOT NULL;");
+	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('operation') "
+				 "WHERE name = 'detail'"))
+		store_run(store, "ALTER TABLE operation ADD COLUMN detail INTEGER;"
+				 "ALTER TABLE operation ADD COLUMN bytes INTEGER;");
+	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('process') "
+				 "WHERE name = 'note'"))
+		store_run(store, "ALTER TABLE process ADD COLUMN note TEXT;");
 	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('peak') "
 				 "WHERE name = 'held_peak_bytes'"))
 		store_run(store, "ALTER TABLE peak ADD COLUMN held_peak_bytes INTEGER NOT NULL "

@@ -8,7 +8,7 @@ static const char *const sql_of[STORE_ROW_COUNT] = {
 	[STORE_ROW_API] = "INSERT OR IGNORE INTO api VALUES (?, ?)",
 	[STORE_ROW_TRANSFER] = "INSERT INTO transfer_row VALUES (?,?,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_SITE] = "INSERT INTO transfer_site VALUES (?,?,?,?,?,?,?,?,?,?,?,NULL,?,?,?)",
-	[STORE_ROW_OPERATION] = "INSERT INTO operation VALUES (NULL,?,?,?,?,?,?,?,?,?,?)",
+	[STORE_ROW_OPERATION] = "INSERT INTO operation VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_FAILURE] = "INSERT INTO failure VALUES (NULL,?,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_FLUSH] = "INSERT INTO flush VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?)",
 	[STORE_ROW_FINDING] = "INSERT INTO finding VALUES (NULL,?,?,?,?,?,?,?,?,?)",
@@ -127,6 +127,8 @@ void store_row_operation(struct store_row *rows, const struct store_row_call *ca
 	bind_id(statement, 8, call->object);
 	bind_number(statement, 9, call->result);
 	bind_id(statement, 10, call->is_unload ? call->caller : 0);
+	bind_id(statement, 11, call->detail);
+	bind_id(statement, 12, call->bytes);
 	store_step(rows->store, statement);
 }
 

@@ -66,7 +66,7 @@ struct store_row_call {
 	uint16_t api; /* + 1 */
 	uint16_t result;
 	int64_t start_ns, duration_ns;
-	uint64_t object;
+	uint64_t object, detail;
 	uint64_t bytes;
 	uint64_t caller;
 	bool is_ours;

@@ -487,6 +487,9 @@ START_TEST(trace_that_an_older_version_began_is_gone_on_with)
 			 "ALTER TABLE allocation DROP COLUMN free_saved_ns;"
 			 "DROP INDEX operation_unload;"
 			 "ALTER TABLE operation DROP COLUMN caller;"
+			 "ALTER TABLE operation DROP COLUMN detail;"
+			 "ALTER TABLE operation DROP COLUMN bytes;"
+			 "ALTER TABLE process DROP COLUMN note;"
 			 "ALTER TABLE peak DROP COLUMN held_peak_bytes;"
 			 "DROP VIEW gpu_work; DROP VIEW transfer; DROP TABLE transfer_gpu;"
 			 "ALTER TABLE transfer_site DROP COLUMN copies;"
@@ -498,6 +501,9 @@ START_TEST(trace_that_an_older_version_began_is_gone_on_with)
 	put_waits("nowait");
 	fixture_put(1, (struct record){ .kind = RECORD_OPERATION,
 					.start = 9900,
+					.a = 1,
+					.b = 7,
+					.c = 8,
 					.api = fixture_api_of("cuModuleUnload"),
 					.caller_context = 5 });
 	fixture_put(1, session_writer_finding(9950, 1, 1 << 20, FINDING_DOUBLE_FREE));
@@ -507,6 +513,7 @@ START_TEST(trace_that_an_older_version_began_is_gone_on_with)
 	ck_assert_int_eq(fixture_ask("SELECT sum(saved_ns) FROM free_total"), 3200);
 	ck_assert_int_eq(fixture_ask("SELECT released FROM pending_total"), WAITS);
 	ck_assert_int_eq(fixture_ask("SELECT caller FROM operation"), 5);
+	ck_assert_int_eq(fixture_ask("SELECT detail * 10 + bytes FROM operation"), 78);
 	ck_assert_int_eq(fixture_ask("SELECT count(*) FROM finding"), 1);
 	ck_assert_int_eq(fixture_ask("SELECT sum(copies) FROM transfer WHERE gpu_start_ns IS NULL"),
 			 1);

@@ -399,6 +399,67 @@ START_TEST(each_memory_operation_of_a_batch_has_its_address)
 }
 END_TEST
 
+static CUresult CUDAAPI set_pool(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	(void)pool;
+	(void)attribute;
+	(void)value;
+	return fake_result;
+}
+
+static CUresult CUDAAPI advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
+			       CUmemLocation location)
+{
+	(void)address;
+	(void)bytes;
+	(void)advice;
+	(void)location;
+	return fake_result;
+}
+
+static CUresult CUDAAPI import_external(CUexternalMemory *memory,
+					const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
+{
+	(void)handle;
+	*memory = (CUexternalMemory)0x8800;
+	return fake_result;
+}
+
+/* What is set, advised and imported stands in the record, beside what it is about. */
+START_TEST(settings_say_what_they_set)
+{
+	const CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle = {
+		.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 3 * MIB,
+	};
+	CUmemLocation location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 };
+	CUmemoryPool pool = (CUmemoryPool)0xaa00;
+	cuuint64_t threshold = 5 * MIB;
+	const struct record *record;
+	CUexternalMemory memory;
+
+	fake_set(API_cuMemPoolSetAttribute, set_pool);
+	cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+	record = fake_look_one(RECORD_OPERATION, API_cuMemPoolSetAttribute);
+	ck_assert_uint_eq(record->a, (uintptr_t)pool);
+	ck_assert_uint_eq(record->b, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+	ck_assert_uint_eq(record->c, 5 * MIB);
+	fake_set(API_cuMemAdvise_v2, advise);
+	cuMemAdvise_v2(0x7000, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, location);
+	record = fake_look_one(RECORD_OPERATION, API_cuMemAdvise_v2);
+	ck_assert_uint_eq(record->a, 0x7000);
+	ck_assert_uint_eq(record->b, CU_MEM_ADVISE_SET_READ_MOSTLY);
+	ck_assert_uint_eq(record->c, 4096);
+	fake_set(API_cuImportExternalMemory, import_external);
+	cuImportExternalMemory(&memory, &handle);
+	record = fake_look_one(RECORD_OPERATION, API_cuImportExternalMemory);
+	ck_assert_uint_eq(record->b, CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD);
+	ck_assert_uint_eq(record->c, 3 * MIB);
+	fake_result = CUDA_ERROR_INVALID_VALUE;
+	cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, NULL);
+	ck_assert_uint_eq(fake_look_one(RECORD_OPERATION, API_cuMemPoolSetAttribute)->c, 0);
+}
+END_TEST
+
 static const void *private_functions[] = { NULL };
 
 static CUresult CUDAAPI give_table(const void **table, const CUuuid *id)
@@ -437,6 +498,7 @@ int main(void)
 	tcase_add_test(held, graphics_memory_is_a_block_while_it_is_mapped);
 	tcase_add_test(held, an_exported_handle_names_its_block);
 	tcase_add_test(held, each_memory_operation_of_a_batch_has_its_address);
+	tcase_add_test(held, settings_say_what_they_set);
 	tcase_add_test(held, a_private_table_is_named_once);
 	suite_add_tcase(suite, held);
 

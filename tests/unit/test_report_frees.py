@@ -241,6 +241,9 @@ class Older(Case):
                                "ALTER TABLE allocation DROP COLUMN free_saved_ns;"
                                "DROP INDEX operation_unload;"
                                "ALTER TABLE operation DROP COLUMN caller;"
+                               "ALTER TABLE operation DROP COLUMN detail;"
+                               "ALTER TABLE operation DROP COLUMN bytes;"
+                               "ALTER TABLE process DROP COLUMN note;"
                                "ALTER TABLE peak DROP COLUMN held_peak_bytes;" + sql)
         database.commit()
         database.close()
