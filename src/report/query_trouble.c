@@ -118,12 +118,13 @@ static void note_origin(struct report_section *section)
 /* A device that was made to look smaller was full; how small it was stands in the options. */
 static void note_limit(struct query *query, struct report_section *section)
 {
-	int64_t calls = query_number(query, "SELECT count(*) FROM failure WHERE origin = 'limit'", 0);
+	static const char count[] = "SELECT count(*) FROM failure WHERE origin = 'limit'";
+	int64_t calls = query_number(query, count, 0);
 
 	if (calls)
 		report_note(section, REPORT_REMARK,
-			    "%" PRId64 " of these calls would have gone beyond the limit (--limit): "
-			    "the driver was not asked.",
+			    "%" PRId64 " of these calls would have gone beyond the limit "
+			    "(--limit): the driver was not asked.",
 			    calls);
 }
 

@@ -35,12 +35,13 @@ it_fails_each_call_at_its_turn_and_only_that() {
 		for ((n = 1; n <= calls; n++)); do
 			nth $n once "$clients/scarce_turn" each
 			diff <(expected $n) once || fail "$policy: another call than the $n. failed"
-			expect_equal "$policy: function" "$(sed -n "${n}s/^[0-9]* \(.*\) 0$/\1 2/p" bare)" \
+			expect_equal "$policy: function" \
+				"$(sed -n "${n}s/^[0-9]* \(.*\) 0$/\1 2/p" bare)" \
 				"$(failed once.db | cut -d' ' -f1-2)"
 			expect_equal "$policy: all failures" 1 \
 				"$(query once.db "SELECT count(*) FROM failure")"
-			expect_equal "$policy: blocks that do not exist" 0 \
-				"$(query once.db "SELECT count(*) FROM allocation WHERE address = 0")"
+			expect_equal "$policy: blocks that do not exist" 0 "$(query once.db "
+				SELECT count(*) FROM allocation WHERE address = 0")"
 		done
 	done
 }
