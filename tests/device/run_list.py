@@ -86,6 +86,8 @@ def program_list():
                 is_alone=True, same_peak=True,
                 settings={"SIMCUDA_MEMORY": "256M", "SIMCUDA_CONTEXT": "4M",
                           "SIMCUDA_COPY_GBPS": "20", "SIMCUDA_MEMSET_GBPS": "40"}),
+        Program("a device made to look smaller", "smaller", ["smaller"], simulated=True,
+                is_counted=False, is_alone=True),
     ]
 
 

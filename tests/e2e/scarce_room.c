@@ -454,9 +454,10 @@ int main(int count, char **arguments)
 	static const struct scarce_case cases[] = {
 		{ "search", room_search },   { "info", room_info },
 		{ "fill", room_fill },	     { "pool", room_pool },
-		{ "kept", room_kept },	     { "pending", room_pending }, { "threads", room_threads },
-		{ "devices", room_devices }, { "host", room_host },
-		{ "tiny", room_tiny },	     { "capture", room_capture },
+		{ "kept", room_kept },	     { "pending", room_pending },
+		{ "threads", room_threads }, { "devices", room_devices },
+		{ "host", room_host },	     { "tiny", room_tiny },
+		{ "capture", room_capture },
 		{ "fork", room_fork },	     { NULL, NULL },
 	};
 
