@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events: a position in a stream, and when the stream got there. */
+#include <unistd.h>
+
 #include "sim.h"
 #include "entries.h"
+#include "share.h"
 
 static void link_event(struct context *context, struct event *event)
 {
@@ -38,6 +41,9 @@ void event_finish(void *object)
 	event->stream = NULL;
 	free(event->nodes);
 	event->nodes = NULL;
+	if (event->shared)
+		close(event->fd);
+	event->shared = NULL;
 }
 
 void event_give(struct event *event)
@@ -56,9 +62,47 @@ void event_end_all(struct context *context)
 	}
 }
 
+static CUresult make(unsigned flags, struct event **out)
+{
+	struct event *event = handle_new(OBJECT_EVENT);
+
+	if (!event)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	event->flags = flags;
+	pthread_mutex_init(&event->lock, NULL);
+	link_event(context_current(), event);
+	*out = event;
+	return CUDA_SUCCESS;
+}
+
+/* The descriptor is the event's from now on. */
+CUresult event_open_shared(int fd, struct event **out)
+{
+	struct shared_event *shared = share_map_event(fd);
+	CUresult error = shared ? make(CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, out) :
+				  CUDA_ERROR_OPERATING_SYSTEM;
+
+	if (error) {
+		close(fd);
+		return error;
+	}
+	(*out)->shared = shared;
+	(*out)->fd = fd;
+	return CUDA_SUCCESS;
+}
+
+static CUresult make_shared(struct event **out)
+{
+	int fd = share_new_file("event", context_current()->device->index,
+				sizeof(struct shared_event));
+
+	return fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : event_open_shared(fd, out);
+}
+
 CUresult event_create(CUevent *phEvent, unsigned int Flags)
 {
 	struct event *event;
+	CUresult error;
 	const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING |
 			       CU_EVENT_INTERPROCESS;
 
@@ -66,16 +110,12 @@ CUresult event_create(CUevent *phEvent, unsigned int Flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))
 		return CUDA_ERROR_INVALID_VALUE;
-	event = handle_new(OBJECT_EVENT);
-	if (!event)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	event->flags = Flags;
-	pthread_mutex_init(&event->lock, NULL);
 	/* Stands behind a cuMemFree that waits, as measured. */
 	context_pass_gate(context_current());
-	link_event(context_current(), event);
-	*phEvent = (CUevent)event;
-	return CUDA_SUCCESS;
+	error = Flags & CU_EVENT_INTERPROCESS ? make_shared(&event) : make(Flags, &event);
+	if (!error)
+		*phEvent = (CUevent)event;
+	return error;
 }
 
 CUresult event_destroy(CUevent hEvent)
@@ -97,8 +137,11 @@ CUresult event_destroy(CUevent hEvent)
 void event_passed(struct event *event, struct stream *stream, uint64_t seq)
 {
 	pthread_mutex_lock(&event->lock);
-	if (event->stream == stream && event->seq == seq)
+	if (event->stream == stream && event->seq == seq) {
 		event->time_ns = config_now_ns();
+		if (event->shared)
+			atomic_store(&event->shared->passed, event->turn);
+	}
 	pthread_mutex_unlock(&event->lock);
 }
 
@@ -114,8 +157,12 @@ void event_place(struct event *event, struct stream *stream, uint64_t seq)
 	event->stream = stream;
 	event->seq = seq;
 	event->recorded = true;
+	if (event->shared)
+		event->turn = atomic_fetch_add(&event->shared->recorded, 1) + 1;
 	if (!stream)
 		event->time_ns = config_now_ns();
+	if (!stream && event->shared)
+		atomic_store(&event->shared->passed, event->turn);
 	pthread_mutex_unlock(&event->lock);
 	if (before)
 		stream_give(before);
@@ -180,6 +227,8 @@ static bool has_passed(struct event *event)
 {
 	bool passed;
 
+	if (event->shared)
+		return atomic_load(&event->shared->passed) >= atomic_load(&event->shared->recorded);
 	pthread_mutex_lock(&event->lock);
 	passed = !event->stream || queue_passed(event->stream, event->seq);
 	pthread_mutex_unlock(&event->lock);
@@ -220,6 +269,8 @@ CUresult event_synchronize(CUevent hEvent)
 		error = capture_check_unsafe();
 	if (error)
 		return error;
+	while (event->shared && !has_passed(event) && !atomic_load(&config_stopping))
+		config_sleep_until(config_now_ns() + 20000);
 	event_ticket(event, &ticket);
 	if (ticket.stream) {
 		queue_wait(ticket.stream, ticket.seq);

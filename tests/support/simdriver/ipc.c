@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * IPC handles of memory.  In the process that made it a handle opens under an address
- * of its own, elsewhere as a mapping of the same file; events stay in their process.
+ * of its own, elsewhere as a mapping of the same file.  An event is a page that both look at.
  */
 #include <unistd.h>
 
 #include "sim.h"
 #include "entries.h"
 #include "share.h"
-
-/* What lies in a CUipcEventHandle. */
-struct ticket_text {
-	uint64_t magic;
-	int64_t process;
-	uint64_t object;
-	uint64_t id;
-};
 
 enum { MEMORY_MAGIC = 0x6d656d, EVENT_MAGIC = 0x657674 };
 
@@ -194,41 +186,43 @@ CUresult ipc_close(CUdeviceptr dptr)
 
 /* ------------------------------------------------------------------ events */
 
-static void write_text(void *handle, uint64_t magic, const void *object, uint64_t id)
+CUresult ipc_get_event(CUipcEventHandle *pHandle, CUevent handle)
 {
-	const struct ticket_text text = {magic, getpid(), (uintptr_t)object, id};
-
-	memset(handle, 0, sizeof(CUipcEventHandle));
-	memcpy(handle, &text, sizeof(text));
-}
-
-static CUresult read_text(const void *handle, uint64_t magic, struct ticket_text *text)
-{
-	memcpy(text, handle, sizeof(*text));
-	if (text->magic != magic)
-		return CUDA_ERROR_INVALID_VALUE;
-	return text->process == getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult ipc_get_event(CUipcEventHandle *pHandle, CUevent event)
-{
-	CUresult error = handle_check(OBJECT_EVENT, event);
+	struct event *event = (struct event *)handle;
+	struct share_ticket ticket;
+	CUresult error = handle_check(OBJECT_EVENT, handle);
 
 	if (error)
 		return error;
-	if (!pHandle || !(((struct event *)event)->flags & CU_EVENT_INTERPROCESS))
+	if (!pHandle || !event->shared)
 		return CUDA_ERROR_INVALID_VALUE;
-	write_text(pHandle, EVENT_MAGIC, event, 0);
+	error = share_write_file_ticket(&ticket, EVENT_MAGIC, event->fd,
+					event->context->device->index);
+	if (error)
+		return error;
+	memset(pHandle, 0, sizeof(*pHandle));
+	memcpy(pHandle, &ticket, sizeof(ticket));
 	return CUDA_SUCCESS;
 }
 
-/* A real driver refuses the process that made it, too. */
+/* A real driver refuses the process that made it. */
 CUresult ipc_open_event(CUevent *phEvent, CUipcEventHandle handle)
 {
-	struct ticket_text text;
-	CUresult error = read_text(&handle, EVENT_MAGIC, &text);
+	struct share_ticket ticket;
+	struct event *event;
+	CUresult error;
+	int fd;
 
-	if (!phEvent)
+	memcpy(&ticket, &handle, sizeof(ticket));
+	if (!phEvent || ticket.magic != EVENT_MAGIC)
 		return CUDA_ERROR_INVALID_VALUE;
-	return error ? error : CUDA_ERROR_INVALID_CONTEXT;
+	if (ticket.process == getpid())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	fd = share_open(&ticket);
+	if (fd < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	error = event_open_shared(fd, &event);
+	if (!error)
+		*phEvent = (CUevent)event;
+	return error;
 }

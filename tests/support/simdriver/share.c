@@ -49,27 +49,44 @@ bool share_is_file(int fd, const char *what, int *device)
 	return *device >= 0 && *device < settings.devices;
 }
 
-CUresult share_write_ticket(struct share_ticket *ticket, uint32_t magic, struct block *block)
+CUresult share_write_file_ticket(struct share_ticket *ticket, uint32_t magic, int fd, int device)
 {
 	struct stat status;
-	size_t offset;
-	int fd;
 
-	if (!space_share(block->device, block->base, block->span, &fd, &offset) ||
-	    fstat(fd, &status))
+	if (fstat(fd, &status))
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	*ticket = (struct share_ticket){
 		.magic = magic,
 		.process = getpid(),
 		.fd = fd,
-		.device = block->device->index,
+		.device = device,
 		.inode = status.st_ino,
-		.offset = offset,
-		.size = block->size,
-		.object = (uintptr_t)block->base,
-		.id = block->id,
 	};
 	return CUDA_SUCCESS;
+}
+
+struct shared_event *share_map_event(int fd)
+{
+	void *page = mmap(NULL, sizeof(struct shared_event), PROT_READ | PROT_WRITE, MAP_SHARED,
+			  fd, 0);
+
+	return page == MAP_FAILED ? NULL : page;
+}
+
+CUresult share_write_ticket(struct share_ticket *ticket, uint32_t magic, struct block *block)
+{
+	CUresult error;
+	size_t offset;
+	int fd;
+
+	if (!space_share(block->device, block->base, block->span, &fd, &offset))
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	error = share_write_file_ticket(ticket, magic, fd, block->device->index);
+	ticket->offset = offset;
+	ticket->size = block->size;
+	ticket->object = (uintptr_t)block->base;
+	ticket->id = block->id;
+	return error;
 }
 
 int share_open(const struct share_ticket *ticket)

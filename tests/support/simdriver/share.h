@@ -28,4 +28,20 @@ int share_open(const struct share_ticket *ticket);
 char *share_map(struct device *device, int fd, size_t offset, size_t bytes);
 void share_unmap(struct device *device, char *address, size_t bytes);
 
+/*
+ * An event of several processes: records are numbered, and the last to have passed
+ * is told.  The page stays mapped, since streams may still look at it.
+ */
+struct shared_event {
+	_Atomic uint64_t recorded, passed;
+};
+
+/* The page of a file of its own, or of one that another process has. */
+struct shared_event *share_map_event(int fd);
+/* A ticket to any file; `id` tells its things apart. */
+CUresult share_write_file_ticket(struct share_ticket *ticket, uint32_t magic, int fd, int device);
+
+/* event.c: an event of the current context on a file that is there. */
+CUresult event_open_shared(int fd, struct event **out);
+
 #endif

@@ -552,6 +552,9 @@ struct event {
 	uint64_t capture_id;
 	struct graph_node **nodes;
 	size_t node_count;
+	struct shared_event *shared;	/* of several processes; see share.h */
+	uint64_t turn;			/* its number in there */
+	int fd;
 	struct event *next, *prev;
 };
 

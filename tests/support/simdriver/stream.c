@@ -3,6 +3,7 @@
 #include "sim.h"
 #include "entries.h"
 #include "own.h"
+#include "share.h"
 
 void stream_unlink(struct stream *stream)
 {
@@ -276,6 +277,20 @@ CUresult stream_synchronize(CUstream hStream)
 	return error;
 }
 
+/* Its record may be another process's: only the page tells when that has passed. */
+static CUresult wait_for_shared(struct stream *stream, struct shared_event *shared)
+{
+	struct op op = {
+		.kind = OP_WAIT_VALUE,
+		.word = (char *)&shared->passed,
+		.word_value = atomic_load(&shared->recorded),
+		.word_bytes = sizeof(shared->passed),
+		.word_flags = CU_STREAM_WAIT_VALUE_GEQ,
+	};
+
+	return queue_submit(stream, &op, NULL);
+}
+
 CUresult stream_wait_event(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
 	struct event *event = (struct event *)hEvent;
@@ -292,6 +307,8 @@ CUresult stream_wait_event(CUstream hStream, CUevent hEvent, unsigned int Flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (capture_takes_wait(stream, event, &error))
 		return error;
+	if (event->shared)
+		return wait_for_shared(stream, event->shared);
 	event_ticket(event, &ticket);
 	if (!ticket.stream)
 		return CUDA_SUCCESS;

@@ -14,6 +14,7 @@
 struct message {
 	union {
 		CUipcMemHandle ipc;
+		CUipcEventHandle event;
 		CUmemPoolPtrExportData block;
 		int word;
 	};
@@ -178,6 +179,54 @@ static void send_stale(void)
 START_TEST(the_handle_of_a_freed_block_opens_nothing)
 {
 	run_both(open_stale, send_stale);
+}
+END_TEST
+
+static void give_event(void)
+{
+	struct message message;
+	struct bench b;
+	CUevent event, own;
+
+	bench_open(&b);
+	ck_cu(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	ck_cu(cuIpcGetEventHandle(&message.event, event));
+	ck_cu_is(cuIpcOpenEventHandle(&own, message.event), CUDA_ERROR_INVALID_CONTEXT);
+	bench_hold(&b, b.stream);
+	ck_cu(cuEventRecord(event, b.stream));
+	send_message(&message, -1);
+	ck_assert_int_eq(hear_word(), 1);
+	bench_release(&b);
+	ck_assert_int_eq(hear_word(), 2);
+	/* The other one's record: it has passed there. */
+	ck_cu(cuEventSynchronize(event));
+	ck_cu(cuEventDestroy(event));
+}
+
+static void take_event(void)
+{
+	struct message message;
+	struct bench b;
+	CUevent event;
+
+	bench_open(&b);
+	receive_message(&message);
+	ck_cu(cuIpcOpenEventHandle(&event, message.event));
+	ck_cu_is(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	ck_cu(cuStreamWaitEvent(b.stream, event, 0));
+	ck_cu_is(cuStreamQuery(b.stream), CUDA_ERROR_NOT_READY);
+	say_word(1);
+	ck_cu(cuStreamSynchronize(b.stream));
+	ck_cu(cuEventQuery(event));
+	ck_cu(cuEventRecord(event, b.stream));
+	ck_cu(cuEventSynchronize(event));
+	say_word(2);
+	ck_cu(cuEventDestroy(event));
+}
+
+START_TEST(an_event_orders_the_work_of_two_processes)
+{
+	run_both(give_event, take_event);
 }
 END_TEST
 
@@ -410,6 +459,7 @@ Suite *suite_share(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, an_ipc_handle_opens_in_another_process);
 	tcase_add_test(tcase, the_handle_of_a_freed_block_opens_nothing);
+	tcase_add_test(tcase, an_event_orders_the_work_of_two_processes);
 	tcase_add_test(tcase, memory_made_by_hand_is_imported_by_another_process);
 	tcase_add_test(tcase, a_pool_and_its_blocks_are_imported_by_another_process);
 	tcase_add_test(tcase, processes_can_fill_one_device);
