@@ -397,6 +397,48 @@ static void updates(void)
 	end_graph(later);
 }
 
+/* Bodies of conditional nodes run as often as the device likes: they are told of, uncounted. */
+static void conditions(void)
+{
+	CUgraphNodeParams parameters = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
+	struct copy_note either = {
+		.kind = "H2D",
+		.api = "cuGraphLaunch",
+		.bytes = 500 + 70,
+		.source_kind = "pinned",
+		.target_kind = "device",
+		.stream = "own",
+		.is_async = 1,
+		.is_captured = 1,
+		.copies = UNCOUNTED,
+	};
+	struct plan plan = { .count = 0 };
+	CUgraph graph = create(), *bodies;
+	CUgraphExec exec;
+	CUgraphNode node;
+
+	operation("cuGraphConditionalHandleCreate",
+		  cuGraphConditionalHandleCreate(&parameters.conditional.handle, graph, context, 1,
+						 CU_GRAPH_COND_ASSIGN_DEFAULT),
+		  "none");
+	parameters.conditional.type = CU_GRAPH_COND_TYPE_IF;
+	parameters.conditional.size = 2;
+	parameters.conditional.ctx = context;
+	add_copy(graph, copy_in(pinned, block, 1000));
+	plan_copy(&plan, "H2D", "pinned", "device", 1000);
+	operation("cuGraphAddNode_v2",
+		  cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &parameters), "none");
+	bodies = parameters.conditional.phGraph_out;
+	add_copy(bodies[0], copy_in(pinned, block, 500));
+	add_copy(bodies[1], copy_in(pinned, block, 70));
+	exec = instantiate(graph);
+	operation("cuGraphLaunch", cuGraphLaunch(exec, stream), "own");
+	note_sum(&plan, 0);
+	note_copy(&either);
+	end(exec);
+	end_graph(graph);
+}
+
 /* A launch that the driver refuses moves nothing. */
 static void a_refused_launch(void)
 {
@@ -487,6 +529,7 @@ int main(void)
 	changes();
 	children();
 	updates();
+	conditions();
 	a_refused_launch();
 	memory();
 	free(pageable);

@@ -189,15 +189,22 @@ static void describe_end(char *text, size_t bytes, uint64_t address, const char 
 		snprintf(text, bytes, "%s:-:-", kind);
 }
 
+static int copies_of(const struct copy_note *copy)
+{
+	if (copy->copies == UNCOUNTED)
+		return 0;
+	return copy->copies ? copy->copies : 1;
+}
+
 void note_copy(const struct copy_note *copy)
 {
 	char source[96], target[96];
 
 	describe_end(source, sizeof(source), copy->source, copy->source_kind);
 	describe_end(target, sizeof(target), copy->target, copy->target_kind);
-	journal_line("transfer %s %" PRIu64 " %s %s %s %s %s %u %d %d", copy->kind, copy->bytes,
+	journal_line("transfer %s %" PRIu64 " %s %s %s %s %s %d %d %d", copy->kind, copy->bytes,
 		     copy->api, copy->is_async ? "async" : "sync", source, target, copy->stream,
-		     copy->copies ? copy->copies : 1, copy->is_captured, copy->result);
+		     copies_of(copy), copy->is_captured, copy->result);
 }
 
 void note_operation(const char *api, const char *stream, int result)

@@ -55,8 +55,10 @@ struct copy_note {
 	int is_async;
 	int is_captured;
 	int result;
-	unsigned copies; /* in one row; 0 stands for 1 */
+	int copies; /* in one row; 0 stands for 1, UNCOUNTED for 0 */
 };
+
+enum { UNCOUNTED = -1 };
 
 void note_copy(const struct copy_note *copy);
 

@@ -28,13 +28,26 @@ static CUresult find_exec(CUgraphExec handle, struct exec **exec)
 
 /* ------------------------------------------------------------------ making one */
 
+static size_t count_steps(const struct graph *graph);
+
+static size_t count_inside(const struct graph_node *node)
+{
+	size_t count = 0;
+
+	if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
+		return count_steps(node->params.child);
+	if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		for (unsigned int i = 0; i < node->params.conditional.size; i++)
+			count += count_steps(node->params.conditional.bodies[i]);
+	return count;
+}
+
 static size_t count_steps(const struct graph *graph)
 {
 	size_t count = graph->node_count;
 
 	for (struct graph_node *node = graph->first; node; node = node->next)
-		if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
-			count += count_steps(node->params.child);
+		count += count_inside(node);
 	return count;
 }
 
@@ -48,7 +61,23 @@ static void add_step(struct exec *exec, struct graph_node *node)
 	};
 }
 
-/* Children are laid out in place, behind the step of their node. */
+static CUresult add_steps(struct exec *exec, struct graph *graph);
+
+static CUresult add_bodies(struct exec *exec, const struct conditional *conditional)
+{
+	CUresult error = CUDA_SUCCESS;
+
+	for (unsigned int i = 0; i < conditional->size && !error; i++) {
+		size_t first = exec->step_count;
+
+		error = add_steps(exec, conditional->bodies[i]);
+		for (; i != conditional->chosen && first < exec->step_count; first++)
+			exec->steps[first].skipped = true;
+	}
+	return error;
+}
+
+/* Children and bodies are laid out in place, behind the step of their node. */
 static CUresult add_steps(struct exec *exec, struct graph *graph)
 {
 	struct graph_node **list = malloc((graph->node_count + 1) * sizeof(*list));
@@ -58,6 +87,8 @@ static CUresult add_steps(struct exec *exec, struct graph *graph)
 		add_step(exec, list[i]);
 		if (list[i]->type == CU_GRAPH_NODE_TYPE_GRAPH)
 			error = add_steps(exec, list[i]->params.child);
+		if (list[i]->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+			error = add_bodies(exec, &list[i]->params.conditional);
 	}
 	free(list);
 	return error;
@@ -289,7 +320,7 @@ void exec_run(struct exec *exec, struct stream *stream)
 {
 	pthread_mutex_lock(&exec->lock);
 	for (size_t i = 0; i < exec->step_count && !atomic_load(&config_stopping); i++)
-		if (exec->steps[i].enabled)
+		if (exec->steps[i].enabled && !exec->steps[i].skipped)
 			op_run(&exec->steps[i].op, stream);
 	pthread_mutex_unlock(&exec->lock);
 }

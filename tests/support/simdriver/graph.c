@@ -111,6 +111,8 @@ void graph_end_node(struct graph_node *node)
 	node->op.kind = OP_NOTHING;
 	if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->params.child)
 		graph_end(node->params.child);
+	if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		conditional_end_node(node);
 	if (node->block)
 		graphmem_drop(node->block);
 	free(node->before);
@@ -219,6 +221,7 @@ void graph_end(struct graph *graph)
 		graph_end_node(node);
 	}
 	userobject_drop_held(graph->held);
+	conditional_end_graph(graph);
 	handle_give(OBJECT_GRAPH, graph);
 }
 
@@ -276,7 +279,7 @@ CUresult graph_copy(struct graph *from, struct graph **to)
 	struct graph *graph;
 	CUresult error = CUDA_SUCCESS;
 
-	if (from->alloc_nodes)
+	if (from->alloc_nodes || from->conditions)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	graph = graph_new();
 	if (!graph)

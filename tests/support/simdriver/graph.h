@@ -5,6 +5,18 @@
 
 #include "own.h"
 
+/* What decides about a conditional node; no kernel changes it here. */
+struct condition {
+	unsigned int value;
+	struct condition *next;
+};
+
+struct conditional {
+	struct graph **bodies;	/* owned */
+	unsigned int size;
+	unsigned int chosen;	/* the one that runs; size: none does */
+};
+
 union node_params {
 	CUDA_MEMCPY3D copy;
 	CUDA_MEMSET_NODE_PARAMS fill;
@@ -14,6 +26,7 @@ union node_params {
 	CUdeviceptr freed;
 	CUevent event;
 	struct graph *child;	/* owned */
+	struct conditional conditional;
 };
 
 struct graph_node {
@@ -53,6 +66,7 @@ struct graph {
 	bool owned;		/* a child: goes with its parent */
 	bool capturing;		/* goes with the end of the capture */
 	struct held_object *held;
+	struct condition *conditions;	/* owned */
 };
 
 struct exec_step {
@@ -60,6 +74,7 @@ struct exec_step {
 	CUgraphNodeType type;
 	struct op op;
 	bool enabled;
+	bool skipped;		/* of a body that does not run */
 };
 
 struct exec {
@@ -111,6 +126,12 @@ void exec_give(struct exec *exec);
 void exec_finish(void *exec);
 /* One more owner of what an op refers to. */
 struct op exec_copy_op(const struct op *op);
+
+/* conditional.c */
+CUresult conditional_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *before, size_t count,
+			 CUgraphNodeParams *params);
+void conditional_end_node(struct graph_node *node);
+void conditional_end_graph(struct graph *graph);
 
 /* graphmem.c */
 struct block *graphmem_new(struct device *device, size_t bytes);

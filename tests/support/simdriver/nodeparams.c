@@ -285,6 +285,8 @@ CUresult nodeparams_add_old(CUgraphNode *phGraphNode, CUgraph hGraph,
 		return add_any_alloc(phGraphNode, hGraph, before, count, nodeParams);
 	case CU_GRAPH_NODE_TYPE_MEM_FREE:
 		return node_add_free(phGraphNode, hGraph, before, count, nodeParams->free.dptr);
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return conditional_add(phGraphNode, hGraph, before, count, nodeParams);
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}

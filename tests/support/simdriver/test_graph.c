@@ -291,6 +291,53 @@ START_TEST(an_update_takes_new_parameters_and_refuses_new_shapes)
 }
 END_TEST
 
+static CUgraph *add_switch(CUgraph graph, CUgraphConditionalNodeType type, unsigned size,
+			   unsigned value)
+{
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+	CUgraphNode node;
+
+	ck_cu(cuGraphConditionalHandleCreate(&params.conditional.handle, graph, b.context, value,
+					     CU_GRAPH_COND_ASSIGN_DEFAULT));
+	params.conditional.type = type;
+	params.conditional.size = size;
+	params.conditional.ctx = b.context;
+	ck_cu(cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+	return params.conditional.phGraph_out;
+}
+
+START_TEST(a_conditional_node_runs_the_body_that_its_value_names)
+{
+	CUDA_MEMSET_NODE_PARAMS fill;
+	CUgraph graph, clone, *bodies, *either;
+	CUgraphNode node;
+	CUgraphExec exec;
+
+	ck_cu(cuGraphCreate(&graph, 0));
+	bodies = add_switch(graph, CU_GRAPH_COND_TYPE_SWITCH, 3, 1);
+	either = add_switch(graph, CU_GRAPH_COND_TYPE_IF, 2, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		fill = words(block + 64 * i, 10 + i);
+		ck_cu(cuGraphAddMemsetNode(&node, bodies[i], NULL, 0, &fill, b.context));
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		fill = words(block + 512, 20 + i);
+		ck_cu(cuGraphAddMemsetNode(&node, either[i], NULL, 0, &fill, b.context));
+	}
+	ck_cu_is(cuGraphClone(&clone, graph), CUDA_ERROR_NOT_SUPPORTED);
+	ck_cu_is(cuGraphDestroy(bodies[0]), CUDA_ERROR_INVALID_VALUE);
+	ck_cu(cuMemsetD32(block, 0, 256));
+	ck_cu(cuGraphInstantiate(&exec, graph, 0));
+	ck_cu(cuGraphDestroy(graph));
+	ck_cu(cuGraphLaunch(exec, b.stream));
+	ck_cu(cuStreamSynchronize(b.stream));
+	ck_assert_uint_eq(read_word(block), 0);
+	ck_assert_uint_eq(read_word(block + 64), 11);
+	ck_assert_uint_eq(read_word(block + 128), 0);
+	ck_assert_uint_eq(read_word(block + 512), 21);
+}
+END_TEST
+
 START_TEST(a_user_object_goes_with_the_last_graph)
 {
 	CUuserObject user;
@@ -326,6 +373,7 @@ Suite *suite_graph(void)
 	tcase_add_test(tcase, children_and_clones_run_too);
 	tcase_add_test(tcase, a_child_of_an_executable_graph_can_be_another_one);
 	tcase_add_test(tcase, an_update_takes_new_parameters_and_refuses_new_shapes);
+	tcase_add_test(tcase, a_conditional_node_runs_the_body_that_its_value_names);
 	tcase_add_test(tcase, a_user_object_goes_with_the_last_graph);
 	suite_add_tcase(suite, tcase);
 	return suite;
