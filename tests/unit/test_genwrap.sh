@@ -47,7 +47,8 @@ expect_refusal 'role time has no use for an around hook' \
 expect_refusal 'role op has no use for a defer hook' \
 	'cuX | cuX | 2000 | - | op | defer: f() | void'
 expect_refusal 'role time has no use for a guard' 'cuX | cuX | 2000 | - | time | guard: f() | void'
-expect_refusal 'role op has no use for room' 'cuX | cuX | 2000 | - | op | room: f(); after: f() | void'
+expect_refusal 'role op has no use for room' \
+	'cuX | cuX | 2000 | - | op | room: f(); after: f() | void'
 expect_refusal 'what is done ahead of the driver must not be refused behind it' \
 	'cuX | cuX | 2000 | - | hook | room: f(); around: f() | void'
 expect_refusal 'out of place: room: f()' \
@@ -105,7 +106,8 @@ expect_body 'cuX | cuX | 1 | - | hook | defer: a_b(p, STREAM_NONE) | void *p' <<
 	deferral_returned(call.is_forwarded);
 	return call_end(&call);
 END
-expect_body 'cuX_ptsz | cuX | 1 | ptsz | hook | room: a(STREAM(s)); retry; after: b() | CUstream s' << 'END'
+expect_body "cuX_ptsz | cuX | 1 | ptsz | hook | room: a(STREAM(s)); retry; after: b() | \
+CUstream s" << 'END'
 	do {
 		if (!room_is_watched()) {
 			call_returned(&call, REAL(next, cuX_ptsz)(s));
@@ -151,7 +153,8 @@ expect_body 'cuX | cuX | 1 | - | count | weigh: graph; around: f(p) | int *p' <<
 	reading_after(&call);
 	return call_close(&call);
 END
-expect_body "cuX | cuX | 1 | - | hook | guard: a(p); weigh: code; defer: module_b(p) | void *p" << 'END'
+expect_body "cuX | cuX | 1 | - | hook | guard: a(p); weigh: code; defer: module_b(p) | \
+void *p" << 'END'
 	if (guard_is_needed() && hook_a(&call, p)) {
 		call_returned(&call, CUDA_ERROR_INVALID_VALUE);
 		hook_module_b_after(&call, p);
@@ -169,7 +172,8 @@ expect_body "cuX | cuX | 1 | - | hook | guard: a(p); weigh: code; defer: module_
 	reading_quiet(&call);
 	return call_end(&call);
 END
-expect_body 'cuX | cuX | 1 | - | hook | weigh: context; retry; after: memory_f(p) | void *p' << 'END'
+expect_body "cuX | cuX | 1 | - | hook | weigh: context; retry; after: memory_f(p) | \
+void *p" << 'END'
 	reading_before(&call, WEIGHED_CONTEXT);
 	do {
 		call_returned(&call, REAL(next, cuX)(p));
