@@ -416,8 +416,11 @@ static void launch_graph(void)
 
 	if (capture_graph(&graph, first, second)) {
 		CALL(cuGraphInstantiate, &ready, graph, 0);
-		for (int i = 0; i < 3; i++)
+		for (int i = 0; i < 3; i++) {
 			CALL(cuGraphLaunch, ready, stream);
+			journal_transfer(SYMBOL(cuGraphLaunch), "MEMSET", SMALL);
+			journal_transfer(SYMBOL(cuGraphLaunch), "D2D", SMALL);
+		}
 		CALL(cuStreamSynchronize, stream);
 		CALL(cuGraphExecDestroy, ready);
 		CALL(cuGraphDestroy, graph);

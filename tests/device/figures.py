@@ -231,7 +231,8 @@ def compare_journal(trace, path):
         if row["check"] == "note":
             continue
         table = "allocation" if row["check"] == "live" else row["check"]
-        ours = trace.numbers(f"SELECT 'v='||COUNT(*)||'|'||COALESCE(SUM(bytes),0) FROM {table} AS t"
+        count = "COALESCE(SUM(copies),0)" if table == "transfer" else "COUNT(*)"
+        ours = trace.numbers(f"SELECT 'v='||{count}||'|'||COALESCE(SUM(bytes),0) FROM {table} AS t"
                              f" WHERE {conditions(row)}")["v"]
         source = row.get("source", "own journal")
         names = {"count": "calls", "bytes": "bytes refused" if table == "failure" else "bytes"}
