@@ -53,10 +53,18 @@ static void find_shared(struct ingest *ingest)
 }
 
 /* A row of all_changes has its turn. */
+/* Of a merged trace that holds nonsense: far from all real moments, and safe to subtract. */
+static int64_t clamp_moment(int64_t at_ns)
+{
+	const int64_t farthest = INT64_C(1) << 61;
+
+	return at_ns > farthest ? farthest : at_ns < -farthest ? -farthest : at_ns;
+}
+
 static void repeat_change(struct ingest_peak *peak, sqlite3_stmt *change)
 {
 	uint32_t process_id = (uint32_t)sqlite3_column_int64(change, 0);
-	int64_t at_ns = sqlite3_column_int64(change, 3);
+	int64_t at_ns = clamp_moment(sqlite3_column_int64(change, 3));
 	int live = sqlite3_column_int(change, 4), pending = sqlite3_column_int(change, 5);
 	uint64_t address = (uint64_t)sqlite3_column_int64(change, 7);
 	int64_t bytes = sqlite3_column_int64(change, 8);
@@ -266,7 +274,8 @@ void ingest_finish_totals(struct ingest *ingest)
 	    total_oom(ingest->store->db, "main") != SQLITE_OK)
 		store_fail(ingest->store);
 	write_transfer_totals(ingest);
-	store_run(ingest->store, total_gpu);
+	if (total_gpu(ingest->store->db, "main") != SQLITE_OK)
+		store_fail(ingest->store);
 }
 
 void ingest_finish(struct ingest *ingest)

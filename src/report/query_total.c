@@ -211,8 +211,8 @@ static void make_allocation_totals(struct query *query)
 static void make_gpu_totals(struct query *query)
 {
 	make_table(query, "gpu_total", total_gpu_columns);
-	if (has_table(query, "gpu_work_row"))
-		query_run(query, total_gpu);
+	if (has_table(query, "gpu_work_row") && total_gpu(query->db, "temp") != SQLITE_OK)
+		store_reader_fail(query->db, query->path);
 }
 
 static void make_black_box(struct query *query)

@@ -246,11 +246,13 @@ SELECT
 					-- kind, source_kind and target_kind: those of the whole
 					-- graph, 0 in the bodies of its conditional nodes, whose
 					-- bytes are those of one run, or (UNKNOWN) not known
-	g.start_ns AS gpu_start_ns,	-- on the device; NULL: not known
-	g.duration_ns AS gpu_duration_ns	-- of all that was done for it; what CUPTI tells of several
+	-- Looked up where they are asked for, so that all else costs as without them.
+	(SELECT start_ns FROM transfer_gpu WHERE transfer_id = r.id)
+		AS gpu_start_ns,	-- on the device; NULL: not known
+	(SELECT duration_ns FROM transfer_gpu WHERE transfer_id = r.id)
+		AS gpu_duration_ns	-- of all that was done for it; what CUPTI tells of several
 					-- transfers as of one is divided among them by their bytes
-FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id
-LEFT JOIN transfer_gpu g ON g.transfer_id = r.id;
+FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id;
 
 CREATE TRIGGER transfer_insert INSTEAD OF INSERT ON transfer BEGIN
 	INSERT INTO transfer_site(process_id, kind, api_id, is_async, source_kind, target_kind,

@@ -5,8 +5,13 @@
 #ifndef CUSTODY_REPORT_TOTAL_GPU_H
 #define CUSTODY_REPORT_TOTAL_GPU_H
 
-/* Fills the empty table gpu_total of whichever schema it is found in first. */
-extern const char total_gpu[];
+#include <sqlite3.h>
+
+/*
+ * Fills the empty table gpu_total of `schema` ("main" or "temp") in one pass over
+ * gpu_work_row and one over transfer_gpu.  Returns an SQLite result code.
+ */
+int total_gpu(sqlite3 *db, const char *schema);
 
 /* The columns of the table, for a CREATE TABLE. */
 extern const char total_gpu_columns[];
