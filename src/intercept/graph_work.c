@@ -242,6 +242,11 @@ void graph_work_put_back(uint64_t exec, struct graph_work *work)
 	lock_give(&kept.lock);
 }
 
+bool graph_work_is_kept(uint64_t exec)
+{
+	return graph_table_find(exec) != NULL;
+}
+
 /* Under the lock.  The copy of this node; NULL: there is none. */
 static struct graph_item *find_copy(struct graph_work *work, uint64_t node)
 {

@@ -31,6 +31,9 @@ struct graph_work *graph_work_take(uint64_t exec);
 void graph_work_drop(struct graph_work *work);
 void graph_work_put_back(uint64_t exec, struct graph_work *work);
 
+/* Whether there is anything in it that a change could change: nodes keep their types. */
+bool graph_work_is_kept(uint64_t exec);
+
 /* One copy is another one now, or is left out, or is done again. */
 void graph_work_change(uint64_t exec, uint64_t node, const struct graph_item *copy);
 void graph_work_enable(uint64_t exec, uint64_t node, bool is_enabled);

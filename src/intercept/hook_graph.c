@@ -122,7 +122,7 @@ static void follow(struct call *call, uint64_t exec, uint64_t node, uint64_t gra
 {
 	struct graph_list list;
 
-	if (call->result != CUDA_SUCCESS)
+	if (call->result != CUDA_SUCCESS || !graph_work_is_kept(exec))
 		return;
 	graph_walk(&list, graph);
 	graph_work_assign(exec, node, &list);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 CUgraphExec fake_exec;
+unsigned int fake_graph_asked;
 
 static struct fake_node *add(struct fake_graph *graph, CUgraphNodeType type)
 {
@@ -78,6 +79,7 @@ static CUresult CUDAAPI get_nodes(CUgraph handle, CUgraphNode *nodes, size_t *co
 {
 	struct fake_graph *graph = (struct fake_graph *)handle;
 
+	fake_graph_asked++;
 	for (size_t i = 0; nodes && i < *count && i < graph->count; i++)
 		nodes[i] = fake_graph_node(&graph->node[i]);
 	*count = graph->count;
@@ -196,6 +198,7 @@ static CUresult CUDAAPI update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdat
 void fake_graph_start(void)
 {
 	fake_exec = (CUgraphExec)0x9000;
+	fake_graph_asked = 0;
 	fake_set(API_cuGraphGetNodes, get_nodes);
 	fake_set(API_cuGraphNodeGetType, get_type);
 	fake_set(API_cuGraphMemcpyNodeGetParams, get_copy);

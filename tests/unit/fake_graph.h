@@ -32,6 +32,9 @@ struct fake_graph {
 /* What the next cuGraphInstantiateWithFlags hands out. */
 extern CUgraphExec fake_exec;
 
+/* How often the driver was asked for the nodes of a graph. */
+extern unsigned int fake_graph_asked;
+
 /* The functions that make, change and launch graphs, and all questions. */
 void fake_graph_start(void);
 

@@ -261,6 +261,21 @@ START_TEST(an_update_changes_all_but_what_is_enabled)
 }
 END_TEST
 
+/* Programs update a graph of many kernels at each step, whose nodes cannot become copies. */
+START_TEST(an_update_of_what_copies_nothing_asks_nothing)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUgraphExec exec = make(&graph);
+
+	ck_assert_uint_gt(fake_graph_asked, 0);
+	fake_graph_asked = 0;
+	cuGraphExecUpdate_v2(exec, fake_graph_handle(&graph), &info);
+	fake_look();
+	ck_assert_uint_eq(fake_graph_asked, 0);
+	expect_nothing(exec);
+}
+END_TEST
+
 START_TEST(a_destroyed_graph_is_forgotten)
 {
 	CUgraphExec exec;
@@ -530,6 +545,7 @@ int main(void)
 	tcase_add_test(work, children_are_part_of_it_and_can_be_changed);
 	tcase_add_test(work, changed_nodes_are_followed);
 	tcase_add_test(work, an_update_changes_all_but_what_is_enabled);
+	tcase_add_test(work, an_update_of_what_copies_nothing_asks_nothing);
 	tcase_add_test(work, a_destroyed_graph_is_forgotten);
 	tcase_add_test(work, a_handle_that_comes_back_is_the_new_graph);
 	tcase_add_test(work, bodies_of_conditional_nodes_count_apart);
