@@ -153,6 +153,20 @@ static uint64_t pool_room(const struct state *state)
 	return room < state->cached ? room : state->cached;
 }
 
+/* A page that is begun need not be paid for; only at the end does it matter which are. */
+static bool is_shared(const struct limit_need *need, const struct state *state)
+{
+	uint64_t limit = atomic_load_explicit(&limit_bytes, memory_order_relaxed);
+
+	if (!need->may_share || need->bytes >= LIMIT_PAGE)
+		return false;
+	if (state->left < LIMIT_PAGE)
+		return state->used <= limit &&
+		       limit_can_share(need->device, need->is_array, need->bytes);
+	limit_forget_shared();
+	return false;
+}
+
 /* What the call takes at most; `*left` becomes what it may take from. */
 static uint64_t price(const struct limit_need *need, const struct state *state, uint64_t *left)
 {
@@ -163,11 +177,7 @@ static uint64_t price(const struct limit_need *need, const struct state *state, 
 		*left = pool_room(state);
 		return round_up(need->bytes, GRANULE);
 	}
-	if (need->may_share && need->bytes < LIMIT_PAGE && state->left < LIMIT_PAGE &&
-	    state->used <= atomic_load_explicit(&limit_bytes, memory_order_relaxed) &&
-	    limit_can_share(need->device, need->is_array, need->bytes))
-		return 0;
-	return pages;
+	return is_shared(need, state) ? 0 : pages;
 }
 
 /* Under the lock; what fits is claimed. */

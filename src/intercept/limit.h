@@ -74,9 +74,11 @@ void limit_go_out(void);
 
 /*
  * Whether a block of less than a page would find room in one that others of its
- * kind and context have begun.  One caller at a time.
+ * kind and context have begun; then the room is its.  Other such blocks have been
+ * given out: what was known of pages is so no longer.  One caller at a time, both.
  */
 bool limit_can_share(int device, bool is_array, uint64_t bytes);
+void limit_forget_shared(void);
 
 /* What blocks of the program take of a device, at least. */
 uint64_t limit_own_bytes(int device);

@@ -142,6 +142,7 @@ struct shared {
 	int device;
 	uint32_t context;
 	uint32_t count;
+	bool is_known;
 	uint64_t array_bytes;
 	struct {
 		uint64_t page;
@@ -190,23 +191,54 @@ static void add_shared(const struct block *block, void *argument)
 		shared->array_bytes += block->bytes;
 }
 
+/* What was found; what has been promised since then is taken of it. */
+static struct shared found;
+
+void limit_forget_shared(void)
+{
+	found.is_known = false;
+}
+
+static void look_for_shared(int device, uint32_t context)
+{
+	found = (struct shared){ .device = device, .context = context, .is_known = true };
+	tracker_walk(add_shared, &found);
+}
+
+static bool take_room(bool is_array, uint64_t bytes)
+{
+	if (is_array) {
+		found.array_bytes %= LIMIT_PAGE;
+		if (!found.array_bytes || found.array_bytes + bytes > LIMIT_PAGE)
+			return false;
+		found.array_bytes += bytes;
+		return true;
+	}
+	for (int i = 0; i < SHARED_PAGES; i++) {
+		if (!found.pages[i].page || found.pages[i].bytes + bytes > LIMIT_PAGE)
+			continue;
+		found.pages[i].bytes += bytes;
+		return true;
+	}
+	return false;
+}
+
+/* All blocks are looked at once for many calls: there may be very many. */
 bool limit_can_share(int device, bool is_array, uint64_t bytes)
 {
-	static struct shared shared; /* one caller at a time */
+	uint32_t context = current_number();
 
-	shared = (struct shared){ .device = device, .context = current_number() };
-	tracker_walk(add_shared, &shared);
-	if (is_array)
-		return shared.array_bytes % LIMIT_PAGE &&
-		       shared.array_bytes % LIMIT_PAGE + bytes <= LIMIT_PAGE;
-	for (int i = 0; i < SHARED_PAGES; i++)
-		if (shared.pages[i].page && shared.pages[i].bytes + bytes <= LIMIT_PAGE)
-			return true;
-	return false;
+	bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+	if (found.is_known && found.device == device && found.context == context &&
+	    take_room(is_array, bytes))
+		return true;
+	look_for_shared(device, context);
+	return take_room(is_array, bytes);
 }
 
 void limit_ask_reset(void)
 {
 	deaths = 0;
 	lock_give(&outside);
+	limit_forget_shared();
 }

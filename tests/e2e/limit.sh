@@ -98,6 +98,18 @@ it_leaves_the_host_alone() {
 	same_as_smaller 256M host
 }
 
+it_counts_what_other_processes_use() {
+	SIMCUDA_OTHERS=100M same_as_smaller 512M search
+	expect_equal "linear" "linear: $((352 << 20)) of $((352 << 20))" "$(sed -n 2p bare.out)"
+}
+
+it_works_on_an_older_driver() {
+	LD_LIBRARY_PATH=$top_builddir/tests/support/simdriver/old same_as_smaller 256M search
+	SIMCUDA_POOLS=0 small 256M fill 4096
+	SIMCUDA_POOLS=0 limited nowait 256M fill 4096
+	diff bare.out nowait.out
+}
+
 it_spoils_no_capture() {
 	same_as_smaller 256M capture
 }

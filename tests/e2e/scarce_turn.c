@@ -178,6 +178,25 @@ static CUresult turn_any_node(void)
 	return cuGraphAddNode(&node, graph, NULL, NULL, 0, &parameters);
 }
 
+/* Nothing is allocated, but an address is handed out. */
+static CUresult turn_captured(void)
+{
+	CUdeviceptr block;
+	CUstream stream;
+	CUgraph captured;
+	CUresult result;
+
+	do_call(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	do_call(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	result = cuMemAllocAsync(&block, MIB, stream);
+	if (!result)
+		do_call(cuMemFreeAsync(block, stream));
+	do_call(cuStreamEndCapture(stream, &captured));
+	do_call(cuGraphDestroy(captured));
+	do_call(cuStreamDestroy(stream));
+	return result;
+}
+
 static CUresult turn_ipc(void)
 {
 	CUipcMemHandle handle;
@@ -216,6 +235,7 @@ static const struct {
 	{ "cuMipmappedArrayCreate", turn_mipmap },
 	{ "cuGraphAddMemAllocNode", turn_alloc_node },
 	{ "cuGraphAddNode_v2", turn_any_node },
+	{ "cuMemAllocAsync", turn_captured },
 	{ "cuIpcOpenMemHandle_v2", turn_ipc },
 };
 
