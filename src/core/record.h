@@ -118,7 +118,8 @@ enum record_flag {
 	RECORD_PENDING = 1 << 4,    /* free: requested now, RECORD_RELEASE tells the end */
 	RECORD_CAPTURED = 1 << 5,   /* issued into a stream capture: nothing moved yet */
 	RECORD_EXPORTED = 1 << 6,   /* operation: the block at `a` was exported to others */
-	RECORD_SUM = 1 << 6,	    /* transfer: `a` copies in one, those of a graph's launch */
+	RECORD_SUM = 1 << 6,	    /* transfer: `a` copies in one, those of a graph's launch;
+					0, and CAPTURED: nobody knows how many */
 	RECORD_MORE = 1 << 7,	    /* a further record of a call that is counted already */
 };
 
