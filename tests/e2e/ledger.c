@@ -6,7 +6,8 @@
  *
  * It makes its blocks, asks how much is free, gives back what it can and ends.  It
  * prints "used BYTES", by the driver's word, and for both moments, "highest" and
- * "last", each band that is not empty: "MOMENT BAND BYTES".
+ * "last", each band that is not empty: "MOMENT BAND BYTES".  LEDGER_HOLD_MS has it stay
+ * a while where it uses most.
  */
 #include <cuda.h>
 
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 #define MUST(call) must((call), #call)
@@ -40,12 +42,15 @@ static void say(const char *moment, const char *band, uint64_t bytes)
 /* The most that is ever in use: a block of its own makes it more than before. */
 static void ask(uint64_t device_bytes)
 {
+	const char *hold = getenv("LEDGER_HOLD_MS");
 	size_t is_free, total;
 
 	MUST(cuMemAlloc(&last_block, LAST_MIB * MIB));
 	MUST(cuMemGetInfo(&is_free, &total));
 	printf("used %zu\n", total - is_free);
 	say("highest", "device", device_bytes + LAST_MIB * MIB);
+	if (hold)
+		usleep((useconds_t)atoi(hold) * 1000);
 }
 
 static void make_small(void)

@@ -87,6 +87,27 @@ it_closes_while_frees_are_pending() {
 	hidden=10 close_ledger pending --frees=nowait
 }
 
+# The second one comes and goes while the first stays where it uses most.
+it_tells_processes_of_one_device_apart() {
+	say_free $((4096 - 100))
+	export SIMCUDA_SHARED=$PWD/free
+	SIMCUDA_DELAY=cuInit:700000 record --frees=immediate -o t.db -- sh -c '
+		LEDGER_HOLD_MS=4000 "$0" large &
+		sleep 1.2
+		"$0" vmm
+		wait' "$clients/ledger" >out
+	bands t.db >found
+	! grep unaccounted found || fail "something is left over: $(cat found)"
+	expect_equal "contexts" 4 "$(grep -c " contexts $((300 * MIB))" found)"
+	expect_equal "others" 4 "$(grep -c " other_processes $((100 * MIB))" found)"
+	# What the second one sees of the first is a context, and what the first one held.
+	expect_equal "the other's" "$((300 * MIB))" "$(query t.db "
+		SELECT max(recorded_bytes) - (SELECT max(held_bytes) FROM reading
+				WHERE process_id <> r.process_id)
+			FROM reading r WHERE EXISTS (SELECT 1 FROM reading_kind k
+				WHERE k.reading_id = r.id AND k.kind = 'vmm')")"
+}
+
 it_says_so_where_nothing_tells_contexts_from_others() {
 	CUSTODY_NVML=none record -o t.db -- "$clients/ledger" large >out
 	expect_equal "bands" "highest contexts_and_others $((400 * MIB))
