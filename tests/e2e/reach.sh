@@ -111,6 +111,7 @@ it_sees_such_a_library_where_that_was_asked_for() {
 
 # The search path of the program that opens, not that of the preload, counts.
 it_opens_libraries_as_the_program_itself_does() {
+	plain_build_only
 	mkdir own
 	cp "$plugin" own/libfound_by_path.so
 	patch_free_client
