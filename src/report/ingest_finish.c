@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+enum { LOOK_AHEAD_NS = 1000000000 };
+
 static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
 {
 	if (id)
@@ -24,16 +26,16 @@ static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
 
 /* Every change of use that rows tell of, in the order of time; the end of a process last. */
 static const char all_changes[] =
-	"SELECT process_id, device_id, kind, alloc_ns + alloc_duration_ns, 1, 0, 0, address, bytes "
-	"FROM allocation WHERE " COUNTS "UNION ALL "
+	"SELECT process_id, device_id, kind, alloc_ns + alloc_duration_ns, 1, 0, 0, address, "
+	"bytes, alloc_duration_ns FROM allocation WHERE " COUNTS "UNION ALL "
 	"SELECT process_id, device_id, kind, CASE WHEN " IS_PENDING "THEN " PENDING_NS
-	" ELSE released_ns END, -1, " IS_PENDING ", 0, address, bytes "
+	" ELSE released_ns END, -1, " IS_PENDING ", 0, address, bytes, 0 "
 	"FROM allocation WHERE " COUNTS "AND (released_ns IS NOT NULL OR " IS_PENDING ") "
 	"UNION ALL "
-	"SELECT process_id, device_id, kind, released_ns, 0, -1, 0, address, bytes "
+	"SELECT process_id, device_id, kind, released_ns, 0, -1, 0, address, bytes, 0 "
 	"FROM allocation WHERE " COUNTS "AND " PENDING_NS " < released_ns "
 	"UNION ALL "
-	"SELECT DISTINCT p.id, a.device_id, a.kind, p.end_ns, 0, 0, 1, 0, 0 "
+	"SELECT DISTINCT p.id, a.device_id, a.kind, p.end_ns, 0, 0, 1, 0, 0, 0 "
 	"FROM process p JOIN allocation a ON a.process_id = p.id WHERE p.end_ns IS NOT NULL "
 	"ORDER BY 4, 7";
 
@@ -52,7 +54,6 @@ static void find_shared(struct ingest *ingest)
 	sqlite3_finalize(devices);
 }
 
-/* A row of all_changes has its turn. */
 /* Of a merged trace that holds nonsense: far from all real moments, and safe to subtract. */
 static int64_t clamp_moment(int64_t at_ns)
 {
@@ -61,6 +62,10 @@ static int64_t clamp_moment(int64_t at_ns)
 	return at_ns > farthest ? farthest : at_ns < -farthest ? -farthest : at_ns;
 }
 
+/*
+ * A row of all_changes has its turn.  Changes wait a while, so that a reading in whose
+ * moment a block was being made sees it coming.
+ */
 static void repeat_change(struct ingest_peak *peak, sqlite3_stmt *change)
 {
 	uint32_t process_id = (uint32_t)sqlite3_column_int64(change, 0);
@@ -73,7 +78,7 @@ static void repeat_change(struct ingest_peak *peak, sqlite3_stmt *change)
 	struct ingest_peak_footprint footprint =
 		ingest_peak_footprint(kind, address, (uint64_t)bytes);
 
-	ingest_peak_apply(peak, at_ns);
+	ingest_peak_apply(peak, at_ns - LOOK_AHEAD_NS);
 	if (sqlite3_column_int(change, 6))
 		ingest_peak_end(peak, process_id, at_ns);
 	else
@@ -81,7 +86,9 @@ static void repeat_change(struct ingest_peak *peak, sqlite3_stmt *change)
 				  ingest_peak_series(peak, process_id,
 						     (uint32_t)sqlite3_column_int64(change, 1),
 						     kind),
-				  at_ns, live * bytes, pending * bytes, live + pending,
+				  at_ns, bytes,
+				  (struct ingest_peak_step){ live, pending, live + pending,
+							     sqlite3_column_int64(change, 9) },
 				  &footprint);
 }
 

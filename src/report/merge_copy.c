@@ -95,7 +95,7 @@ static int64_t ask_number(struct copy *copy, const char *sql, const char *first)
 static const char select_tables[] =
 	"SELECT name, (SELECT count(*) = 1 AND max(name = 'id' AND type = 'INTEGER')"
 	"  FROM pragma_table_info(t.name, 'main') WHERE pk)"
-	" FROM main.sqlite_schema t WHERE type = 'table' AND name NOT LIKE 'sqlite%'";
+	" FROM main.sqlite_schema t WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'";
 
 static void find_tables(struct copy *copy)
 {
@@ -237,7 +237,7 @@ static void warn_of_unknown(struct copy *copy)
 {
 	sqlite3_stmt *query =
 		ask(copy, "SELECT i.name FROM input.sqlite_schema i WHERE i.type = 'table'"
-			  " AND i.name NOT LIKE 'sqlite%' AND NOT EXISTS (SELECT 1"
+			  " AND i.name NOT LIKE 'sqlite~_%' ESCAPE '~' AND NOT EXISTS (SELECT 1"
 			  " FROM main.sqlite_schema m WHERE m.type = 'table' AND m.name = i.name)",
 		    NULL, NULL);
 
