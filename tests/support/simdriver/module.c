@@ -160,7 +160,8 @@ static size_t size_of_variable(const char *name)
 	size_t length = strlen(name);
 
 	for (; at; at = strchr(at, ','), at = at ? at + 1 : NULL)
-		if (strncmp(at, name, length) == 0 && at[length] == '=' && atoi(at + length + 1) > 0)
+		if (strncmp(at, name, length) == 0 && at[length] == '=' &&
+		    atoi(at + length + 1) > 0)
 			return (size_t)atoi(at + length + 1);
 	return settings.global_bytes;
 }

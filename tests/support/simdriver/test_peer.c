@@ -167,6 +167,7 @@ START_TEST(a_pool_of_another_device_wants_access_of_its_own)
 	ck_cu_is(cuMemsetD32(block, 1, 1), CUDA_ERROR_INVALID_VALUE);
 	ck_cu(cuMemPoolSetAccess(pool, &desc, 1));
 	ck_cu(cuMemsetD32(block, 1, 1));
+	ck_cu(cuCtxSynchronize());
 	ck_cu(fill_by_kernel(block, 2));
 }
 END_TEST
