@@ -35,6 +35,9 @@ bool hook_memory_free_defer(struct call *call, uint64_t address, uint64_t stream
 void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream);
 void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream);
 
+/* What the driver says that an address spans, where no argument tells; 0: nothing. */
+uint64_t hook_memory_range(uint64_t address);
+
 /* hook_info.c; `free` and `total` point to numbers of `width` bytes. */
 void hook_info_memory_before(struct call *call, void *free, const void *total, size_t width);
 void hook_info_memory_after(struct call *call, void *free, void *total, size_t width);

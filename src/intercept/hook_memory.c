@@ -65,8 +65,7 @@ void hook_memory_alloc_from_pool(struct call *call, uint64_t address, uint64_t b
 	begin_pooled(call, address, bytes, stream, place_of_pool(pool));
 }
 
-/* What a foreign address spans is not in the arguments. */
-static uint64_t ask_range(uint64_t address)
+uint64_t hook_memory_range(uint64_t address)
 {
 	int saved_errno = errno;
 	CUdeviceptr base = 0;
@@ -85,7 +84,7 @@ static void begin_import(struct call *call, uint64_t address, uint32_t context)
 	block_begin(call, &(struct block_facts){
 				  .kind = BLOCK_IPC,
 				  .address = address,
-				  .bytes = ask_range(address),
+				  .bytes = hook_memory_range(address),
 				  .context = context,
 				  .device = current_ask()->device,
 				  .flags = RECORD_VIEW,

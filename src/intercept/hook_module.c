@@ -19,6 +19,8 @@ void hook_module_global(struct call *call, uint64_t module, uint64_t address, ui
 
 	if (!address || (tracker_find(SPACE_ADDRESS, address, &block) && !block.is_pending))
 		return;
+	if (!bytes) /* libgomp, for one, does not ask how many there are */
+		bytes = hook_memory_range(address);
 	now = current_ask();
 	call->start = clock_ticks(call->self->clock);
 	id = block_begin(call, &(struct block_facts){

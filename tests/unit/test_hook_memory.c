@@ -423,6 +423,25 @@ START_TEST(a_variable_is_a_block_until_its_module_goes)
 }
 END_TEST
 
+static CUresult CUDAAPI tell_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+	*base = address;
+	*bytes = 64;
+	return fake_result;
+}
+
+START_TEST(a_variable_has_a_size_that_nobody_asked_for)
+{
+	CUdeviceptr address;
+
+	fake_set(API_cuModuleGetGlobal_v2, find_global);
+	fake_set(API_cuMemGetAddressRange_v2, tell_range);
+	fake_address = 0x9000;
+	cuModuleGetGlobal_v2(&address, NULL, (CUmodule)0x6000, "x");
+	ck_assert_uint_eq(fake_look_one(RECORD_ALLOC, API_cuModuleGetGlobal_v2)->c, 64);
+}
+END_TEST
+
 static CUresult CUDAAPI create_array(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
 	(void)shape;
@@ -483,6 +502,7 @@ int main(void)
 	tcase_add_test(memory, a_refused_release_keeps_the_reference);
 	tcase_add_test(memory, an_import_is_closed_as_often_as_opened);
 	tcase_add_test(memory, a_variable_is_a_block_until_its_module_goes);
+	tcase_add_test(memory, a_variable_has_a_size_that_nobody_asked_for);
 	tcase_add_test(memory, an_array_needs_what_its_shape_says);
 	suite_add_tcase(suite, memory);
 
