@@ -237,6 +237,7 @@ static const struct pitfall_case *const families[] = {
 	pitfall_memory_cases,  pitfall_pool_cases, pitfall_vmm_cases,
 	pitfall_share_cases,   pitfall_context_cases, pitfall_copy_cases,
 	pitfall_graph_cases,   pitfall_capture_cases, pitfall_module_cases,
+	pitfall_peer_cases,
 };
 
 int main(int count, char **arguments)

@@ -85,5 +85,6 @@ extern const struct pitfall_case pitfall_copy_cases[];
 extern const struct pitfall_case pitfall_graph_cases[];
 extern const struct pitfall_case pitfall_capture_cases[];
 extern const struct pitfall_case pitfall_module_cases[];
+extern const struct pitfall_case pitfall_peer_cases[];
 
 #endif

@@ -24,12 +24,14 @@
 #	    blocks outlive the context				pool-reset		yes
 #	    passes that give blocks back spare pools		pool-beside-frees	yes
 #	    imported pools cannot allocate			pool-import		yes
+#	    pools ask who may reach them			peer-pools		with two
 # 4.3	memory mapped by hand
 #	    handles and mappings count apart			vmm-counts		yes
 #	    unmapping does not wait, nor may it			vmm-unmap		yes
 #	    three answers to where a range begins		vmm-ranges		yes
 #	    an exported handle outlives its release		vmm-exported		yes
 #	    a multicast object holds what is bound		vmm-multicast		where it can
+#	    it counts where it lies, not where it is mapped	peer-mappings		with two
 # 4.4	other processes and interfaces
 #	    each open wants a close, and no bytes are ours	ipc			yes
 #	    external memory ends by two calls			external		no
@@ -50,6 +52,7 @@
 #	    a pitch moves nothing				copy-shapes		yes
 #	    bytes that may not move at all			copy-prefetch		yes
 #	    contexts on both ends				copy-peers		yes
+#	    devices on both ends				peer-copies		with two
 # 4.8	graphs
 #	    copies without a call				graph-launches		yes
 #	    an address before its memory			graph-memory		yes
@@ -391,6 +394,29 @@ it_tells_prefetches_and_copies_between_contexts_for_what_they_are() {
  D2H:4:device>pageable" "$copies"
 	traces_say "contexts of the blocks" 2 "
 		SELECT count(DISTINCT context_id) FROM allocation WHERE kind = 'device'"
+}
+
+it_knows_both_devices_of_copies_between_them() {
+	export SIMCUDA_DEVICES=2
+	walk_into_wrong peer-copies
+	traces_say "copies between devices" "P2P:6001:1>0 P2P:6002:0>1" "
+		SELECT t.kind || ':' || t.bytes || ':' || s.ordinal || '>' || g.ordinal
+		FROM transfer t JOIN device s ON s.id = t.source_device_id
+		JOIN device g ON g.id = t.target_device_id
+		WHERE t.kind = 'P2P' ORDER BY t.start_ns"
+	walk_into peer-pools
+	traces_say "blocks, of which device" "pool:65536:1" "
+		SELECT a.kind || ':' || a.bytes || ':' || d.ordinal
+		FROM allocation a JOIN device d ON d.id = a.device_id WHERE a.kind = 'pool'"
+	walk_into peer-mappings
+	traces_say "blocks, of which device" "vmm:$step:1" "
+		SELECT a.kind || ':' || a.bytes || ':' || d.ordinal
+		FROM allocation a JOIN device d ON d.id = a.device_id
+		WHERE a.kind = 'vmm' AND a.parent_id IS NULL"
+	export SIMCUDA_PEER=0
+	walk_into peer-copies
+	traces_say "copies between devices without a link" 2 "
+		SELECT count(*) FROM transfer WHERE kind = 'P2P' AND result = 0"
 }
 
 # ---------------------------------------------------------------- 4.8
