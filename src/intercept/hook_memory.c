@@ -71,7 +71,7 @@ uint64_t hook_memory_range(uint64_t address)
 	CUdeviceptr base = 0;
 	size_t bytes = 0;
 
-	if (address &&
+	if (address && !gate_is_shut() &&
 	    REAL(driver, cuMemGetAddressRange_v2)(&base, &bytes, address) != CUDA_SUCCESS)
 		bytes = 0;
 	errno = saved_errno;
