@@ -37,8 +37,10 @@ function read_words(count, part,    i, n, name)
 				asks[name[i]] = 1
 			else
 				must[name[i]] = 1
-		if (part[1] == "asks")
-			why_asks[++asking] = part[2] ": " part[3]
+		if (part[1] == "asks") {
+			gsub(/ /, "`, `", part[2])
+			why_asks[++asking] = "`" part[2] "`: " part[3]
+		}
 	} else
 		complain("coverage.tbl: not a row: " part[1])
 }
@@ -70,7 +72,7 @@ function read_function(part,    base, hook)
 	}
 	symbols_of[base]++
 	symbols_in[families]++
-	if (part[5] != "count" || hook != "")
+	if (part[5] != "count" || hook != "" || part[6] ~ /(^|; )weigh/)
 		level[base] = "meaning"
 	role[base] = part[5]
 	if (hook != "")
@@ -230,7 +232,8 @@ function print_all(    i)
 	print "versions and the twins whose default stream is the thread's own."
 	print ""
 	print "- **meaning**: the call is recorded as what it means for memory, or with what it is"
-	print "  about, or its answer is kept; of launches the time"
+	print "  about, or its answer is kept, or what the driver takes for it is weighed; of"
+	print "  launches the time"
 	print "- **counted**: how often it was called, and each failure"
 	print "- **passed through**: the program has the driver's own function, for a reason that"
 	print "  stands below; a trace names it in `uncovered` when a look-up hands it out"
