@@ -290,28 +290,25 @@ void graph_work_enable(uint64_t exec, uint64_t node, bool is_enabled)
 	lock_give(&kept.lock);
 }
 
-/* Under the lock.  What was not known of the graph is known of one that stands in for all of it. */
-static bool assign_all(struct graph_work *work, struct graph_list *list)
+/* Under the lock.  Where the two do not match, what was read last is what is known. */
+static void assign_all(struct graph_work *work, struct graph_list *list)
 {
 	struct graph_list old = work->list;
 
-	if (!old.is_incomplete)
-		return graph_list_assign(&work->list, 0, old.count, list);
+	if (!old.is_incomplete && graph_list_assign(&work->list, 0, old.count, list))
+		return;
 	work->list = *list;
 	*list = old;
-	return true;
 }
 
-/* Under the lock.  Only graphs of one shape can stand in for each other. */
-static bool assign(struct graph_work *work, uint64_t node, struct graph_list *list)
+/* Under the lock.  A child of another shape leaves it unknown what is copied there. */
+static void assign_child(struct graph_work *work, uint64_t node, const struct graph_list *list)
 {
-	uint32_t at;
+	uint32_t at = graph_list_find(&work->list, node);
 
-	if (!node)
-		return assign_all(work, list);
-	at = graph_list_find(&work->list, node);
-	return at != UINT32_MAX &&
-	       graph_list_assign(&work->list, at + 1, work->list.item[at].inside, list);
+	if (at == UINT32_MAX ||
+	    !graph_list_assign(&work->list, at + 1, work->list.item[at].inside, list))
+		work->list.is_incomplete = true;
 }
 
 void graph_work_assign(uint64_t exec, uint64_t node, struct graph_list *list)
@@ -320,11 +317,12 @@ void graph_work_assign(uint64_t exec, uint64_t node, struct graph_list *list)
 
 	lock_take(&kept.lock);
 	work = graph_table_find(exec);
-	if (work) {
-		if (!assign(work, node, list))
-			work->list.is_incomplete = true;
+	if (work && node)
+		assign_child(work, node, list);
+	else if (work)
+		assign_all(work, list);
+	if (work)
 		set_sums(work);
-	}
 	lock_give(&kept.lock);
 	graph_list_free(list);
 }

@@ -172,14 +172,14 @@ static void add_uncounted(struct query *query, struct report_section *section,
 	rows_number(&value[TOTAL_UNCOUNTED], conditional + unread);
 	if (conditional)
 		report_note(section, REPORT_REMARK,
-			    "%s launches ran graphs with copies in conditional nodes: nobody knows "
-			    "how often those ran, they are not counted.",
-			    format_count(count, conditional));
+			    "%s launch%s ran graphs with copies in conditional nodes: nobody "
+			    "knows how often those ran, they are not counted.",
+			    format_count(count, conditional), conditional == 1 ? "" : "es");
 	if (unread)
 		report_note(section, REPORT_REMARK,
-			    "%s launches ran graphs that could not be read: what they copied is "
+			    "%s launch%s ran graphs that could not be read: what they copied is "
 			    "not counted.",
-			    format_count(count, unread));
+			    format_count(count, unread), unread == 1 ? "" : "es");
 }
 
 /* The sites are few: only where there are such, all transfers are walked through. */

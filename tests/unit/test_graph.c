@@ -261,6 +261,31 @@ START_TEST(an_update_changes_all_but_what_is_enabled)
 }
 END_TEST
 
+START_TEST(an_update_that_cannot_be_read_leaves_nothing_of_before)
+{
+	struct fake_graph other = { .count = 0 };
+	CUgraphExecUpdateResultInfo info;
+	const struct fake_look *look;
+	CUgraphExec exec;
+
+	fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
+	fake_graph_fill(&graph, DEVICE_BLOCK, 1, 5, 1);
+	exec = make(&graph);
+	fake_graph_in(&other, host, DEVICE_BLOCK, 7)->result = CUDA_ERROR_INVALID_VALUE;
+	fake_graph_fill(&other, DEVICE_BLOCK, 1, 6, 1);
+	cuGraphExecUpdate_v2(exec, fake_graph_handle(&other), &info);
+	fake_look();
+	look = launch(exec);
+	ck_assert_uint_eq(look->count, 3);
+	expect_way(look, TRANSFER_MEMSET, 1, 6);
+	expect_way(look, TRANSFER_UNKNOWN, 0, 0);
+	other.node[0].result = CUDA_SUCCESS;
+	cuGraphExecUpdate_v2(exec, fake_graph_handle(&other), &info);
+	fake_look();
+	expect_way(launch(exec), TRANSFER_H2D, 1, 7);
+}
+END_TEST
+
 /* Programs update a graph of many kernels at each step, whose nodes cannot become copies. */
 START_TEST(an_update_of_what_copies_nothing_asks_nothing)
 {
@@ -545,6 +570,7 @@ int main(void)
 	tcase_add_test(work, children_are_part_of_it_and_can_be_changed);
 	tcase_add_test(work, changed_nodes_are_followed);
 	tcase_add_test(work, an_update_changes_all_but_what_is_enabled);
+	tcase_add_test(work, an_update_that_cannot_be_read_leaves_nothing_of_before);
 	tcase_add_test(work, an_update_of_what_copies_nothing_asks_nothing);
 	tcase_add_test(work, a_destroyed_graph_is_forgotten);
 	tcase_add_test(work, a_handle_that_comes_back_is_the_new_graph);
