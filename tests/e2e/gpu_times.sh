@@ -34,7 +34,7 @@ it_joins_what_the_device_did_to_every_transfer() {
 	expect_empty "standard error" err
 	expect_all_joined t.db
 	expect_equal "copies" 1 "$(query t.db "
-		SELECT min(gpu_duration_ns) BETWEEN 190000 AND 20000000 FROM transfer
+		SELECT min(gpu_duration_ns) >= 190000 FROM transfer
 		 WHERE bytes BETWEEN 1000 AND 5000")"
 	expect_equal "subscribed as" "subscribe custody" "$(grep subscribe log)"
 	expect_equal "begin and end" "1||0" "$(query t.db "SELECT (start_ns > 0) || '|' ||
@@ -57,8 +57,8 @@ it_sums_the_work_of_each_launch_of_a_graph() {
 	expect_equal "launches" "3 3 3" "$(query t.db "SELECT group_concat(n, ' ') FROM (
 		SELECT count(gpu_start_ns) AS n FROM transfer t JOIN api a ON a.id = t.api_id
 		WHERE a.name = 'cuGraphLaunch' GROUP BY kind)")"
-	expect_equal "hundreds of microseconds" "3 3" "$(query t.db "
-		SELECT group_concat(d, ' ') FROM (SELECT min(gpu_duration_ns) / 100000 AS d
+	expect_equal "330 us for 33 bytes" "1 1" "$(query t.db "
+		SELECT group_concat(d, ' ') FROM (SELECT min(gpu_duration_ns) >= 330000 AS d
 		FROM transfer t JOIN api a ON a.id = t.api_id
 		WHERE a.name = 'cuGraphLaunch' AND kind <> 'MEMSET'
 		GROUP BY kind)")"
@@ -89,7 +89,7 @@ for key, count, size in ((("H2D", "pageable"), 1, 1000), (("D2H", "pageable"), 1
                          (("D2H", "pinned"), 4, 3000 + 3 * 33)):
     row = rows[key]
     assert row["count"] == count and row["bytes"] == size, row
-    assert 0.3e6 < row["bytes_per_second"] <= 1e6, row
+    assert 0 < row["bytes_per_second"] <= 1e6, row
 assert rows[("H2D", "pinned")]["bytes"] == 2000 + 100 + 300 + 3 * 33, rows
 kernels = json.load(open("report.json"))["kernels"]
 assert kernels["count"] == 9 and len(kernels["top"]) == 2, kernels

@@ -48,7 +48,7 @@ static void begin(void)
 	MUST(cuInit(0));
 	MUST(cuDevicePrimaryCtxRetain(&context, 0));
 	MUST(cuCtxSetCurrent(context));
-	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
 	MUST(cuMemAlloc(&block, BLOCK));
 	MUST(cuMemAlloc(&other, BLOCK));
 	MUST(cuMemAllocManaged(&managed, BLOCK, CU_MEM_ATTACH_GLOBAL));

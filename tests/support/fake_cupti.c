@@ -256,14 +256,15 @@ static uint8_t kind_of(const struct simwatch_work *done)
 
 static void add_copy(const struct simwatch_work *done)
 {
+	uint64_t start = stamp(done->start_ns);
 	const struct cupti_copy record = {
 		.kind = CUPTI_MEMCPY,
 		.copy_kind = kind_of(done),
 		.source_kind = memory_of(done->from),
 		.target_kind = memory_of(done->to),
 		.bytes = done->bytes,
-		.start = stamp(done->start_ns),
-		.end = stamp(done->start_ns) + (done->end_ns - done->start_ns),
+		.start = start,
+		.end = start + (done->end_ns - done->start_ns),
 		.correlation = done->call,
 	};
 
@@ -282,12 +283,13 @@ static void add_copy(const struct simwatch_work *done)
 /* Managed memory that the device sets comes to it in two pieces. */
 static void add_migrations(const struct simwatch_work *done)
 {
+	uint64_t start = stamp(done->start_ns);
 	struct cupti_managed record = {
 		.kind = CUPTI_MANAGED,
 		.counter = CUPTI_MANAGED_H2D,
 		.value = done->bytes / 2,
-		.start = stamp(done->start_ns),
-		.end = stamp(done->start_ns) + 1000,
+		.start = start,
+		.end = start + 1000,
 	};
 
 	if (!fake.is_on[CUPTI_MANAGED] || done->to != SIMWATCH_MANAGED)
@@ -298,11 +300,12 @@ static void add_migrations(const struct simwatch_work *done)
 
 static void add_fill(const struct simwatch_work *done)
 {
+	uint64_t start = stamp(done->start_ns);
 	const struct cupti_fill record = {
 		.kind = CUPTI_MEMSET,
 		.bytes = done->bytes,
-		.start = stamp(done->start_ns),
-		.end = stamp(done->start_ns) + (done->end_ns - done->start_ns),
+		.start = start,
+		.end = start + (done->end_ns - done->start_ns),
 		.correlation = done->call,
 	};
 
@@ -313,10 +316,11 @@ static void add_fill(const struct simwatch_work *done)
 
 static void add_kernel(const struct simwatch_work *done)
 {
+	uint64_t start = stamp(done->start_ns);
 	const struct cupti_kernel record = {
 		.kind = CUPTI_KERNEL,
-		.start = stamp(done->start_ns),
-		.end = stamp(done->start_ns) + (done->end_ns - done->start_ns),
+		.start = start,
+		.end = start + (done->end_ns - done->start_ns),
 		.correlation = done->call,
 		.name = done->name,
 	};
