@@ -231,6 +231,17 @@ static bool has_live_context(const struct ingest_ledger *ledger, uint32_t gpu)
 }
 
 /*
+ * A block that another thread was making may have been taken of the device already, and
+ * is explained only when its call ends.  What is weighed takes little beside such a block.
+ */
+static int64_t without_flying(int64_t growth, int64_t before, int64_t after)
+{
+	if (after && growth >= after)
+		return growth - after;
+	return growth < 0 && growth + before >= 0 ? growth + before : growth;
+}
+
+/*
  * What is foreign is what was there before our first context; without such a moment
  * our context is part of it.  Where all of ours have ended it is measured again.
  */
@@ -259,7 +270,8 @@ static int64_t weigh_context(struct ingest_ledger *ledger, struct ingest_ledger_
 		gpu->foreign = larger(was, 0);
 		gpu->has_contexts = true;
 	}
-	return grow(ledger, use, entry, WEIGHED_CONTEXT, larger(entry->unexplained - was, 0));
+	return grow(ledger, use, entry, WEIGHED_CONTEXT,
+		    larger(without_flying(entry->unexplained - was, 0, entry->in_flight), 0));
 }
 
 /*
@@ -291,7 +303,8 @@ static void weigh_call(struct ingest_ledger *ledger, struct ingest_ledger_use *u
 	    before->context_id != entry->context_id || before->device_id != entry->device_id)
 		return;
 	entry->has_growth = true;
-	entry->growth = entry->unexplained - before->unexplained;
+	entry->growth = without_flying(entry->unexplained - before->unexplained,
+				       before->in_flight, entry->in_flight);
 	entry->growth -= moved_managed(ledger->gpu[use->gpu], before, entry);
 	if (entry->growth)
 		entry->growth = grow(ledger, use, entry, entry->weighed, entry->growth);
@@ -330,6 +343,9 @@ void ingest_ledger_read(struct ingest_ledger *ledger, struct ingest_ledger_entry
 	entry->recorded = explained_on(ledger, use->gpu, use);
 	entry->unexplained = entry->total - entry->free - entry->recorded -
 			     explained_by(ledger, use);
+	if (entry->moment == READING_BEFORE || entry->moment == READING_AFTER)
+		entry->in_flight = ingest_peak_in_flight(ledger->peak, entry->process_id,
+							 entry->device_id, entry->at_ns);
 	weigh(ledger, use, entry);
 	memcpy(entry->own, use->own, sizeof(entry->own));
 	entry->has_foreign = gpu->has_foreign;

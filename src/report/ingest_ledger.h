@@ -46,6 +46,7 @@ struct ingest_ledger_entry {
 	int64_t pools, graphs; /* reserved; UNKNOWN: not asked */
 
 	/* From here on known after its turn. */
+	int64_t in_flight; /* of blocks that were being made */
 	struct ingest_ledger_sums sums;
 	int64_t held;		/* by blocks whose pages are known: not managed, pool, graph */
 	int64_t pool, graph;	/* reserved, or where that was not asked what is known of it */

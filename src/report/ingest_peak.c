@@ -11,6 +11,8 @@ enum {
 	SMALL_MOST = PAGE_BYTES / 2,	/* arrays up to this size share pages */
 	PAGE_KEY_BITS = 57 - PAGE_BITS, /* of an address as wide as any CPU has */
 	PAGE_NO_BLOCKS = 1 << 30,	/* as the entry of a page counts them */
+	TOOK_UNIT_NS = 256,
+	TOOK_MOST = (1 << 24) - 1,
 };
 
 bool ingest_peak_is_device(enum block_kind kind)
@@ -358,15 +360,23 @@ void ingest_peak_change(struct ingest_peak *peak, uint32_t series, int64_t at_ns
 			  .at_ns = at_ns, .live = live, .pending = pending, .series = series });
 }
 
-void ingest_peak_block(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t live,
-		       int64_t pending, int sign, const struct ingest_peak_footprint *footprint)
+void ingest_peak_block(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t bytes,
+		       struct ingest_peak_step step, const struct ingest_peak_footprint *footprint)
 {
-	add(peak, (struct ingest_peak_change){ .at_ns = at_ns,
-					       .live = live,
-					       .pending = pending,
-					       .rest = sign * footprint->rest,
-					       .series = series,
-					       .what = footprint->what });
+	int64_t took = step.held > 0 ? step.took_ns / TOOK_UNIT_NS : 0;
+
+	if (took > TOOK_MOST)
+		took = TOOK_MOST;
+	raise_to(&peak->longest_ns, took * TOOK_UNIT_NS);
+	add(peak, (struct ingest_peak_change){
+			  .at_ns = at_ns,
+			  .live = step.live * bytes,
+			  .pending = step.pending * bytes,
+			  .rest = step.held * footprint->rest,
+			  .series = series,
+			  .what = footprint->what,
+			  .took = (uint32_t)took,
+		  });
 }
 
 void ingest_peak_point(struct ingest_peak *peak, void *point, int64_t at_ns, bool is_end)
@@ -431,6 +441,43 @@ void ingest_peak_apply(struct ingest_peak *peak, int64_t horizon_ns)
 	while (peak->count > INGEST_PEAK_WAITING)
 		apply(peak, pop(peak));
 	settle(peak);
+}
+
+static int64_t bytes_held(const struct ingest_peak_change *change)
+{
+	if (change->what == INGEST_PEAK_PAGES)
+		return (int64_t)(((uint64_t)change->rest >> PAGE_KEY_BITS) + 1) * PAGE_BYTES;
+	return change->what == INGEST_PEAK_CHANGE ? change->rest : 0;
+}
+
+/* From one node of the heap on; below one that is too late all are. */
+static int64_t sum_in_flight(const struct ingest_peak *peak, uint32_t node, uint32_t process_id,
+			     uint32_t device_id, int64_t at_ns)
+{
+	const struct ingest_peak_change *change;
+	const struct ingest_peak_series *series;
+	int64_t bytes = 0;
+	uint64_t later; /* by so much does it end; moments of nonsense are far apart */
+
+	if (node >= peak->count)
+		return 0;
+	change = &peak->waiting[node];
+	later = change->at_ns > at_ns ? (uint64_t)change->at_ns - (uint64_t)at_ns : 0;
+	if (later > (uint64_t)peak->longest_ns)
+		return 0;
+	if (later && change->rest > 0 && later < (uint64_t)change->took * TOOK_UNIT_NS) {
+		series = &peak->series[change->series];
+		if (series->process_id == process_id && series->device_id == device_id)
+			bytes = bytes_held(change);
+	}
+	return bytes + sum_in_flight(peak, node * 2 + 1, process_id, device_id, at_ns) +
+	       sum_in_flight(peak, node * 2 + 2, process_id, device_id, at_ns);
+}
+
+int64_t ingest_peak_in_flight(const struct ingest_peak *peak, uint32_t process_id,
+			      uint32_t device_id, int64_t at_ns)
+{
+	return sum_in_flight(peak, 0, process_id, device_id, at_ns);
 }
 
 int64_t ingest_peak_slice_ns(const struct ingest_peak *peak, uint32_t number)

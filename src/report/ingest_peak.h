@@ -80,7 +80,8 @@ struct ingest_peak_change {
 		void *point;
 	};
 	uint32_t series;
-	enum ingest_peak_what what;
+	uint32_t what : 8;     /* enum ingest_peak_what */
+	uint32_t took : 24;    /* of a block that comes: its call, in units, never too long */
 };
 
 /* What a block takes from its device. */
@@ -94,6 +95,7 @@ struct ingest_peak {
 	uint32_t count, capacity;
 	int64_t applied_ns;
 	uint64_t disordered;
+	int64_t longest_ns; /* call that made a block */
 
 	struct ingest_table pages; /* (process, page): blocks in it, and the series it counts in */
 	void (*show)(void *viewer, void *point, int64_t at_ns); /* a point has its turn */
@@ -117,12 +119,23 @@ uint32_t ingest_peak_series(struct ingest_peak *peak, uint32_t process_id, uint3
 void ingest_peak_change(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t live,
 			int64_t pending);
 
+/* One block, and what becomes of it: each of these is 1, 0 or -1. */
+struct ingest_peak_step {
+	int live, pending, held;
+	int64_t took_ns; /* of a block that comes: its call, which ended at this moment */
+};
+
+/* The same of one block. */
+void ingest_peak_block(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t bytes,
+		       struct ingest_peak_step step, const struct ingest_peak_footprint *footprint);
+
 /*
- * The same of one block, or of less than none: `sign` is what it does to the bytes
- * that are held, 1, 0 or -1.
+ * Bytes of blocks whose calls had begun at `at_ns`, which is past, and had not ended:
+ * the device may have given them already.  Known of what waits in the heap, so to be
+ * asked when a point has its turn.
  */
-void ingest_peak_block(struct ingest_peak *peak, uint32_t series, int64_t at_ns, int64_t live,
-		       int64_t pending, int sign, const struct ingest_peak_footprint *footprint);
+int64_t ingest_peak_in_flight(const struct ingest_peak *peak, uint32_t process_id,
+			      uint32_t device_id, int64_t at_ns);
 
 /* What a block of this kind takes; the address is not that of an array. */
 struct ingest_peak_footprint ingest_peak_footprint(enum block_kind kind, uint64_t address,

@@ -171,7 +171,6 @@ static void note_failure(struct ingest_process *process, const struct record *re
 void ingest_record_use(struct ingest_process *process, const struct ingest_block *block,
 		     int64_t at_ns, int live, int pending)
 {
-	int64_t bytes = (int64_t)block->bytes;
 	struct ingest_peak_footprint footprint;
 
 	/* What is another's is counted there. */
@@ -179,8 +178,10 @@ void ingest_record_use(struct ingest_process *process, const struct ingest_block
 		return;
 	footprint = ingest_peak_footprint(block->kind, block->address, block->bytes);
 	/* Live or pending, the device has it not. */
-	ingest_peak_block(&process->ingest->peak, block->series, at_ns, live * bytes,
-			  pending * bytes, live + pending, &footprint);
+	ingest_peak_block(&process->ingest->peak, block->series, at_ns, (int64_t)block->bytes,
+			  (struct ingest_peak_step){ live, pending, live + pending,
+						     block->live_ns - block->alloc_ns },
+			  &footprint);
 }
 
 /* Kinds whose addresses belong to one block at a time. */

@@ -197,6 +197,35 @@ START_TEST(pairs_tell_what_a_call_made_the_driver_keep)
 }
 END_TEST
 
+/* The device has given the block before the call that makes it returns. */
+START_TEST(block_that_is_being_made_is_no_code)
+{
+	struct record slow = session_writer_alloc(3100, 500, 1, 0x200000000, 64 * MIB,
+						  BLOCK_DEVICE);
+
+	put_context();
+	put(reading(3000, READING_BEFORE, WEIGHED_CODE, 500));
+	fixture_put(2, in_context(slow));
+	put(reading(3400, READING_AFTER, WEIGHED_CODE, 566));
+	/* And of the next pair it is the BEFORE that has it. */
+	put(reading(3500, READING_BEFORE, WEIGHED_CODE, 566));
+	put(reading(4000, READING_AFTER, WEIGHED_CODE, 566));
+	/* This one has not been given yet. */
+	slow.start = 4500;
+	slow.b = 2;
+	slow.a = 0x300000000;
+	put(reading(4400, READING_BEFORE, WEIGHED_CODE, 566));
+	fixture_put(2, in_context(slow));
+	put(reading(4900, READING_AFTER, WEIGHED_CODE, 570));
+	put(reading(6000, READING_EXIT, WEIGHED_NOTHING, 634));
+	fixture_collect();
+	ck_assert_int_eq(of_reading(3400, "growth_bytes"), 2 * MIB);
+	ck_assert_int_eq(of_reading(4000, "growth_bytes"), 0);
+	ck_assert_int_eq(of_reading(4900, "growth_bytes"), 4 * MIB);
+	ck_assert_int_eq(unexplained(6000), 0);
+}
+END_TEST
+
 /* A launch moves managed memory: no more than there is, and only what was not there before. */
 START_TEST(managed_memory_that_comes_is_no_code)
 {
@@ -392,6 +421,7 @@ static Suite *make_suite(void)
 	tcase_add_test(sums, small_arrays_share_pages_that_have_no_address);
 	tcase_add_test(sums, what_is_reserved_elsewhere_is_held_by_no_block);
 	tcase_add_test(sums, pairs_tell_what_a_call_made_the_driver_keep);
+	tcase_add_test(sums, block_that_is_being_made_is_no_code);
 	tcase_add_test(sums, managed_memory_that_comes_is_no_code);
 	tcase_add_test(sums, pairs_belong_to_their_threads);
 	tcase_add_test(sums, contexts_take_with_them_what_was_kept_for_them);
