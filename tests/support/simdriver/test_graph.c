@@ -327,6 +327,7 @@ START_TEST(a_conditional_node_runs_the_body_that_its_value_names)
 	ck_cu_is(cuGraphClone(&clone, graph), CUDA_ERROR_NOT_SUPPORTED);
 	ck_cu_is(cuGraphDestroy(bodies[0]), CUDA_ERROR_INVALID_VALUE);
 	ck_cu(cuMemsetD32(block, 0, 256));
+	ck_cu(cuCtxSynchronize());
 	ck_cu(cuGraphInstantiate(&exec, graph, 0));
 	ck_cu(cuGraphDestroy(graph));
 	ck_cu(cuGraphLaunch(exec, b.stream));
