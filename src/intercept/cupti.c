@@ -115,6 +115,7 @@ static const struct function functions[] = {
 	OPTIONAL(activity_get_dropped, "cuptiActivityGetNumDroppedRecords"),
 	OPTIONAL(activity_register_clock, "cuptiActivityRegisterTimestampCallback"),
 	OPTIONAL(get_callback_name, "cuptiGetCallbackName"),
+	OPTIONAL(get_result_string, "cuptiGetResultString"),
 	OPTIONAL(get_timestamp, "cuptiGetTimestamp"),
 	OPTIONAL(subscribe_v2, "cuptiSubscribe_v2"),
 };

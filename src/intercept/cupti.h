@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 struct cupti {
-	/* CUPTI of every driver that has memory pools has these, or is not used. */
+	/* Without one of these it is not used. */
 	int (*activity_disable)(int kind);
 	int (*activity_enable)(int kind);
 	int (*activity_flush_all)(uint32_t flag);
@@ -28,6 +28,7 @@ struct cupti {
 	int (*activity_get_dropped)(void *context, uint32_t stream, size_t *dropped);
 	int (*activity_register_clock)(cupti_clock clock);
 	int (*get_callback_name)(int domain, uint32_t id, const char **name);
+	int (*get_result_string)(int result, const char **text);
 	int (*get_timestamp)(uint64_t *now);
 	int (*subscribe_v2)(void **handle, cupti_callback callback, void *data,
 			    struct cupti_subscriber *subscriber);

@@ -65,6 +65,16 @@ static uint64_t real_now(void)
 	return clock_system_ns(CLOCK_REALTIME);
 }
 
+static void explain(int result, char *why, size_t why_bytes)
+{
+	const char *text = NULL;
+
+	if (cupti.get_result_string)
+		cupti.get_result_string(result, &text);
+	snprintf(why, why_bytes, "CUPTI refuses (%d%s%.100s)", result, text ? ", " : "",
+		 text ? text : "");
+}
+
 static bool subscribe(char *why, size_t why_bytes)
 {
 	char holder[CUPTI_HOLDER_BYTES] = "";
@@ -83,7 +93,7 @@ static bool subscribe(char *why, size_t why_bytes)
 		snprintf(why, why_bytes, "CUPTI is taken by %s",
 			 *holder ? holder : "another tool");
 	else
-		snprintf(why, why_bytes, "CUPTI refuses (%d)", result);
+		explain(result, why, why_bytes);
 	return result == CUPTI_GOOD;
 }
 
@@ -154,7 +164,7 @@ static bool enable(char *why, size_t why_bytes)
 	enable_calls();
 	if (cupti.activity_flush_period)
 		cupti.activity_flush_period(FLUSH_MILLISECONDS);
-	snprintf(why, why_bytes, "CUPTI refuses (%d)", result);
+	explain(result, why, why_bytes);
 	return result == CUPTI_GOOD;
 }
 

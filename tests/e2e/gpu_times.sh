@@ -198,6 +198,20 @@ it_joins_calls_that_CUPTI_tells_of_late() {
 	expect_all_joined t.db
 }
 
+# All functions are recorded then, and times come on another clock.
+it_makes_do_with_an_older_CUPTI() {
+	CUSTODY_CUPTI=$top_builddir/tests/support/fake_old/libcupti.so.12 \
+		record_times t.db "$clients/gpu_work"
+	expect_empty "standard error" err
+	expect_equal "subscribed as" "subscribe <not provided>" "$(grep subscribe log)"
+	grep -q 'enable 4$' log || fail "the calls are not recorded: $(cat log)"
+	expect_equal "transfers without GPU times" 0 "$(query t.db "SELECT count(*) FROM transfer
+		WHERE NOT is_captured AND gpu_start_ns IS NULL")"
+	expect_equal "work of another time" 0 "$(query t.db "
+		SELECT count(*) FROM gpu_work w JOIN process p ON p.id = w.process_id
+		WHERE w.start_ns NOT BETWEEN p.start_ns - 1000000 AND p.end_ns + 1000000")"
+}
+
 it_leaves_CUPTI_to_the_parent_in_a_child_of_fork() {
 	E2E_LIMIT=20 record_times t.db "$clients/gpu_work" fork
 	expect_empty "standard error" err

@@ -9,6 +9,9 @@
  *	FAKE_CUPTI_LATE=1	external ids come with the next buffer
  *	FAKE_CUPTI_REFUSE=KIND	that kind cannot be enabled
  *	FAKE_CUPTI_LOG=FILE	what is asked of it, one line each
+ *
+ * With FAKE_CUPTI_OLD it is an older one: no choice of functions, no clock but its
+ * own, no name for a subscriber.
  */
 #include "intercept/cupti_abi.h"
 #include "simdriver/simwatch.h"
@@ -380,6 +383,7 @@ EXPORT int cuptiActivityFlushAll(uint32_t flag);
 EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint32_t **record);
 EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dropped);
 EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **name);
+EXPORT int cuptiGetTimestamp(uint64_t *at);
 
 static int take_slot(void **handle, const char *name, struct cupti_subscriber *subscriber)
 {
@@ -404,6 +408,7 @@ int cuptiSubscribe(void **handle, cupti_callback callback, void *data)
 	return take_slot(handle, "<not provided>", NULL);
 }
 
+#ifndef FAKE_CUPTI_OLD
 int cuptiSubscribe_v2(void **handle, cupti_callback callback, void *data,
 		      struct cupti_subscriber *subscriber)
 {
@@ -415,6 +420,7 @@ int cuptiSubscribe_v2(void **handle, cupti_callback callback, void *data,
 		return WRONG;
 	return take_slot(handle, name ? name : "<not provided>", subscriber);
 }
+#endif
 
 int cuptiUnsubscribe(void *handle)
 {
@@ -462,6 +468,7 @@ int cuptiActivityDisable(int kind)
 	return set_kind(kind, false);
 }
 
+#ifndef FAKE_CUPTI_OLD
 int cuptiActivityEnableDriverApi(uint32_t id, uint8_t enable)
 {
 	if (!id || id > FUNCTIONS)
@@ -471,6 +478,7 @@ int cuptiActivityEnableDriverApi(uint32_t id, uint8_t enable)
 	fake.is_recorded[id] = enable;
 	return GOOD;
 }
+#endif
 
 int cuptiActivityConfigureUnifiedMemoryCounter(struct cupti_managed_setting *setting,
 					       uint32_t count)
@@ -496,17 +504,21 @@ int cuptiActivityPopExternalCorrelationId(int kind, uint64_t *last)
 	return GOOD;
 }
 
+#ifndef FAKE_CUPTI_OLD
 int cuptiActivityRegisterTimestampCallback(cupti_clock clock)
 {
 	fake.clock = clock;
 	return clock ? GOOD : WRONG;
 }
+#endif
 
+#ifndef FAKE_CUPTI_OLD
 int cuptiActivityFlushPeriod(uint32_t milliseconds)
 {
 	tell_number("period", milliseconds);
 	return GOOD;
 }
+#endif
 
 int cuptiActivityFlushAll(uint32_t flag)
 {
@@ -540,6 +552,7 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dr
 	return GOOD;
 }
 
+#ifndef FAKE_CUPTI_OLD
 int cuptiGetCallbackName(int domain, uint32_t id, const char **name)
 {
 	if (domain != CUPTI_DOMAIN_DRIVER || !id || id > FUNCTIONS)
@@ -547,3 +560,12 @@ int cuptiGetCallbackName(int domain, uint32_t id, const char **name)
 	*name = functions[id - 1];
 	return GOOD;
 }
+#endif
+
+#ifdef FAKE_CUPTI_OLD
+int cuptiGetTimestamp(uint64_t *at)
+{
+	*at = now(CLOCK_REALTIME);
+	return GOOD;
+}
+#endif
