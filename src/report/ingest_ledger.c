@@ -150,9 +150,9 @@ static void note_moment(struct ingest_ledger *ledger, uint32_t gpu, int64_t at_n
 	};
 }
 
-/* The newest moment that was not later; NULL: none is known. */
+/* The newest moment that was not later, else the first before `until_ns`; NULL: none is known. */
 static const struct ingest_ledger_moment *moment_before(const struct ingest_ledger_gpu *gpu,
-							int64_t at_ns)
+							int64_t at_ns, int64_t until_ns)
 {
 	uint64_t oldest = gpu->moments > INGEST_LEDGER_MOMENTS ?
 				  gpu->moments - INGEST_LEDGER_MOMENTS : 0;
@@ -160,6 +160,8 @@ static const struct ingest_ledger_moment *moment_before(const struct ingest_ledg
 	for (uint64_t i = gpu->moments; i-- > oldest;)
 		if (gpu->moment[i % INGEST_LEDGER_MOMENTS].at_ns <= at_ns)
 			return &gpu->moment[i % INGEST_LEDGER_MOMENTS];
+	if (gpu->moments && gpu->moment[oldest % INGEST_LEDGER_MOMENTS].at_ns < until_ns)
+		return &gpu->moment[oldest % INGEST_LEDGER_MOMENTS];
 	return NULL;
 }
 
@@ -251,7 +253,7 @@ static int64_t weigh_context(struct ingest_ledger *ledger, struct ingest_ledger_
 	struct ingest_ledger_gpu *gpu = ledger->gpu[use->gpu];
 	int64_t from_ns = entry->context_ns && entry->context_ns < entry->at_ns ?
 				  entry->context_ns : entry->at_ns;
-	const struct ingest_ledger_moment *before = moment_before(gpu, from_ns);
+	const struct ingest_ledger_moment *before = moment_before(gpu, from_ns, entry->at_ns);
 	bool is_first = !has_live_context(ledger, use->gpu);
 	int64_t was;
 
@@ -274,17 +276,39 @@ static int64_t weigh_context(struct ingest_ledger *ledger, struct ingest_ledger_
 		    larger(without_flying(entry->unexplained - was, 0, entry->in_flight), 0));
 }
 
+static int64_t managed_of(const struct ingest_ledger_entry *entry)
+{
+	return entry->sums.live[BLOCK_MANAGED] + entry->sums.pending[BLOCK_MANAGED];
+}
+
+/*
+ * The last managed block has gone between the two.  What was its and has not come back
+ * is the driver's from here on; what nothing had explained before there was any is not.
+ */
+static int64_t kept_of_managed(const struct ingest_ledger_gpu *gpu,
+			       const struct ingest_ledger_use *use,
+			       const struct ingest_ledger_entry *before,
+			       const struct ingest_ledger_entry *after)
+{
+	int64_t known = gpu->foreign + use->left;
+	int64_t had = larger(before->unexplained - known, 0);
+	int64_t has = larger(after->unexplained - known, 0);
+
+	return managed_of(after) ? 0 : had < has ? had : has;
+}
+
 /*
  * A kernel that is launched, or runs beside the call, moves managed memory to the
  * device: what grew is that, as long as so much of it may not have been there before.
  */
 static int64_t moved_managed(const struct ingest_ledger_gpu *gpu,
+			     const struct ingest_ledger_use *use,
 			     const struct ingest_ledger_entry *before,
 			     const struct ingest_ledger_entry *after)
 {
 	const int64_t step = INGEST_LEDGER_MANAGED_STEP;
-	int64_t most = after->sums.live[BLOCK_MANAGED] + after->sums.pending[BLOCK_MANAGED];
-	int64_t was = larger(before->unexplained - gpu->foreign, 0);
+	int64_t most = managed_of(after);
+	int64_t was = larger(before->unexplained - gpu->foreign - use->left, 0);
 	int64_t room;
 
 	most = (most + step - 1) / step * step;
@@ -303,9 +327,15 @@ static void weigh_call(struct ingest_ledger *ledger, struct ingest_ledger_use *u
 	    before->context_id != entry->context_id || before->device_id != entry->device_id)
 		return;
 	entry->has_growth = true;
+	if (managed_of(entry) < managed_of(before)) {
+		entry->growth = kept_of_managed(ledger->gpu[use->gpu], use, before, entry);
+		if (entry->growth)
+			grow(ledger, use, entry, entry->weighed, entry->growth);
+		return;
+	}
 	entry->growth = without_flying(entry->unexplained - before->unexplained,
 				       before->in_flight, entry->in_flight);
-	entry->growth -= moved_managed(ledger->gpu[use->gpu], before, entry);
+	entry->growth -= moved_managed(ledger->gpu[use->gpu], use, before, entry);
 	if (entry->growth)
 		entry->growth = grow(ledger, use, entry, entry->weighed, entry->growth);
 }
@@ -347,6 +377,9 @@ void ingest_ledger_read(struct ingest_ledger *ledger, struct ingest_ledger_entry
 		entry->in_flight = ingest_peak_in_flight(ledger->peak, entry->process_id,
 							 entry->device_id, entry->at_ns);
 	weigh(ledger, use, entry);
+	if (!managed_of(entry))
+		use->left = entry->total - entry->free - gpu->foreign -
+			    explained_on(ledger, use->gpu, NULL);
 	memcpy(entry->own, use->own, sizeof(entry->own));
 	entry->has_foreign = gpu->has_foreign;
 	entry->has_contexts = gpu->has_contexts;

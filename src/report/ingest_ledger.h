@@ -7,8 +7,9 @@
  * Three differences tell what nobody asked for.  What a call made the driver keep is
  * the growth of what is not explained between the readings BEFORE and AFTER it.  What
  * a context takes is the same between the newest moment before the call that made it
- * - a sample of NVML, or a reading - and the first reading in it.  And what is not
- * explained just before the first context is other processes'.
+ * - a sample of NVML, or a reading - and the first reading in it; where NVML was late,
+ * the first sample inside that call must do.  And what is not explained just before the
+ * first context is other processes'.
  *
  * All is called in the order of time: points come out of the heap of ingest_peak.h.
  */
@@ -83,6 +84,7 @@ struct ingest_ledger_use {
 	uint32_t gpu;
 	int64_t pools, graphs; /* as last heard of */
 	int64_t own[WEIGHED_KINDS];
+	int64_t left; /* what nothing explained when last there was no managed memory */
 	uint32_t series[BLOCK_KINDS]; /* of the peaks, number + 1; 0: none yet */
 	bool is_over;
 };

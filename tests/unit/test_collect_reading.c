@@ -248,6 +248,31 @@ START_TEST(managed_memory_that_comes_is_no_code)
 }
 END_TEST
 
+/* As measured: what the device took for managed memory does not all come back with it. */
+START_TEST(what_managed_memory_leaves_behind_is_the_drivers)
+{
+	put_context();
+	put(reading(2900, READING_QUIET, WEIGHED_NOTHING, 503)); /* 3 that nothing explains */
+	put_alloc(3000, 1, 0x400000000, 100 * MIB, BLOCK_MANAGED);
+	put_alloc(3020, 2, 0x500000000, 100 * MIB, BLOCK_MANAGED);
+	put(reading(3100, READING_BEFORE, WEIGHED_CODE, 503));
+	put(reading(3200, READING_AFTER, WEIGHED_CODE, 759));
+	put(reading(3300, READING_BEFORE, WEIGHED_SETTING, 759));
+	put(session_writer_free(3310, 10, 1));
+	put(reading(3400, READING_AFTER, WEIGHED_SETTING, 677));
+	put(reading(3500, READING_BEFORE, WEIGHED_SETTING, 677));
+	put(session_writer_free(3510, 10, 2));
+	put(reading(3600, READING_AFTER, WEIGHED_SETTING, 577));
+	put(reading(4000, READING_EXIT, WEIGHED_NOTHING, 577));
+	fixture_collect();
+	ck_assert_int_eq(of_reading(3200, "growth_bytes"), 0);
+	ck_assert_int_eq(of_reading(3400, "growth_bytes"), 0);
+	ck_assert_int_eq(of_reading(3600, "growth_bytes"), 74 * MIB);
+	ck_assert_int_eq(of_reading(4000, "driver_bytes"), 74 * MIB);
+	ck_assert_int_eq(unexplained(4000), 3 * MIB);
+}
+END_TEST
+
 /* Of two threads that load at once, each has its own pair. */
 START_TEST(pairs_belong_to_their_threads)
 {
@@ -423,6 +448,7 @@ static Suite *make_suite(void)
 	tcase_add_test(sums, pairs_tell_what_a_call_made_the_driver_keep);
 	tcase_add_test(sums, block_that_is_being_made_is_no_code);
 	tcase_add_test(sums, managed_memory_that_comes_is_no_code);
+	tcase_add_test(sums, what_managed_memory_leaves_behind_is_the_drivers);
 	tcase_add_test(sums, pairs_belong_to_their_threads);
 	tcase_add_test(sums, contexts_take_with_them_what_was_kept_for_them);
 	tcase_add_test(sums, processes_of_one_device_know_of_each_other);
