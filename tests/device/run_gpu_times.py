@@ -44,6 +44,7 @@ class Checks:
         self.rows, self.failed = [], 0
 
     def add(self, what, wanted, found, is_good):
+        wanted, found = ("; ".join(str(text).split("\n")).rstrip("; ") for text in (wanted, found))
         self.rows.append(f"| {what} | {wanted} | {found} | {'good' if is_good else '**no**'} |")
         self.failed += not is_good
         print(self.rows[-1], flush=True)

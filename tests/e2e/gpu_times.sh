@@ -228,6 +228,7 @@ collector_of() { # PID of custody record: its collector is its child that is not
 
 # What was told of before is in the file; what comes later finds its transfers.
 it_goes_on_where_a_collector_has_died() {
+	"$PYTHON3" -c 'import sqlite3' 2>/dev/null || skip "there is no python3 with sqlite3"
 	hold "$custody" record -q --gpu-times -o t.db -- "$clients/gpu_work" hold
 	wait_until 10 has_rows t.db || fail "no rows before the collector died"
 	kill -KILL "$(collector_of "$held")"
