@@ -10,13 +10,13 @@
 #include "intercept/green.h"
 #include "intercept/hold.h"
 #include "intercept/hook.h"
-#include "intercept/hook_room.h"
 #include "intercept/linked.h"
 #include "intercept/module.h"
 #include "intercept/nvtx.h"
 #include "intercept/owned.h"
 #include "intercept/place.h"
 #include "intercept/reading.h"
+#include "intercept/room.h"
 
 #include <errno.h>
 #include <string.h>

@@ -57,13 +57,13 @@ static void expect(struct call *call, uint32_t number, bool is_certain)
 	dying = number;
 	gpu_times_flush();
 	deferral_suspend(dying, is_certain);
-	limit_stay_home();
+	limit_ask_stay_home();
 }
 
 /* What has not ended goes on. */
 static void spare(void)
 {
-	limit_go_out();
+	limit_ask_go_out();
 	deferral_resume(dying);
 	dying = 0;
 }

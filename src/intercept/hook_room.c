@@ -9,22 +9,6 @@
 
 enum { PITCH_BYTES = 512 }; /* rows of cuMemAllocPitch begin at multiples of it */
 
-_Atomic bool room_is_scarce;
-
-void room_start(void)
-{
-	bool is_scarce = fail_nth_start();
-
-	is_scarce = limit_start() || is_scarce;
-	atomic_store_explicit(&room_is_scarce, is_scarce, memory_order_relaxed);
-}
-
-void room_reset(void)
-{
-	limit_reset();
-	fail_nth_reset();
-}
-
 static bool refuse(struct call *call, enum failure_why why)
 {
 	call->refusal = (uint8_t)why;

@@ -12,20 +12,7 @@
 #define CUSTODY_INTERCEPT_HOOK_ROOM_H
 
 #include "intercept/call.h"
-
-extern _Atomic bool room_is_scarce;
-
-/* Without --limit and --fail-nth this is all that a call pays. */
-static inline bool room_is_watched(void)
-{
-	return __builtin_expect(atomic_load_explicit(&room_is_scarce, memory_order_relaxed), 0);
-}
-
-/* Before the first call of the process is begun. */
-void room_start(void);
-
-/* Child of fork. */
-void room_reset(void);
+#include "intercept/room.h"
 
 /* Of the device of the current context. */
 bool hook_room_linear(struct call *call, uint64_t bytes);

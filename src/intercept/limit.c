@@ -162,8 +162,8 @@ static bool is_shared(const struct limit_need *need, const struct state *state)
 		return false;
 	if (state->left < LIMIT_PAGE)
 		return state->used <= limit &&
-		       limit_can_share(need->device, need->is_array, need->bytes);
-	limit_forget_shared();
+		       limit_share_take(need->device, need->is_array, need->bytes);
+	limit_share_forget();
 	return false;
 }
 
@@ -231,7 +231,7 @@ static void complain(int device)
 	struct limit_memory memory;
 
 	if (!notice_is_spent() && limit_ask(device, &memory) && memory.used >= limit &&
-	    !limit_own_bytes(device))
+	    !limit_ask_own_bytes(device))
 		notice_once("the limit of %s leaves nothing to allocate: contexts, code and other "
 			    "processes take %llu MiB of the device",
 			    option_text(OPTION_LIMIT), (unsigned long long)(memory.used >> 20));
@@ -268,4 +268,5 @@ void limit_reset(void)
 		atomic_store_explicit(&claimed[i], 0, memory_order_relaxed);
 	lock_give(&asking);
 	limit_ask_reset();
+	limit_share_forget();
 }

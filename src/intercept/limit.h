@@ -69,20 +69,22 @@ bool limit_ask_current(struct limit_memory *memory);
 bool limit_ask(int device, struct limit_memory *memory);
 
 /* Between them a context may die, and those of other threads are left alone. */
-void limit_stay_home(void);
-void limit_go_out(void);
-
-/*
- * Whether a block of less than a page would find room in one that others of its
- * kind and context have begun; then the room is its.  Other such blocks have been
- * given out: what was known of pages is so no longer.  One caller at a time, both.
- */
-bool limit_can_share(int device, bool is_array, uint64_t bytes);
-void limit_forget_shared(void);
+void limit_ask_stay_home(void);
+void limit_ask_go_out(void);
 
 /* What blocks of the program take of a device, at least. */
-uint64_t limit_own_bytes(int device);
+uint64_t limit_ask_own_bytes(int device);
 
 void limit_ask_reset(void);
+
+/*
+ * limit_share.c, one caller at a time.  Whether a block of less than a page finds
+ * room in a page that others of its kind and context have begun; if so, the room
+ * is its own.
+ */
+bool limit_share_take(int device, bool is_array, uint64_t bytes);
+
+/* Such blocks have been given new pages: what was known of pages is so no longer. */
+void limit_share_forget(void);
 
 #endif

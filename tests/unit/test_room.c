@@ -443,10 +443,10 @@ START_TEST(no_other_context_is_touched_while_one_may_die)
 	ck_assert_int_eq(cuCtxSetCurrent(before), CUDA_SUCCESS);
 	atomic_store(&used_by_1, LIMIT);
 	pushes = fake_calls(API_cuCtxPushCurrent_v2);
-	limit_stay_home();
+	limit_ask_stay_home();
 	ck_assert_int_eq(create_on(1, PAGE), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_calls(API_cuCtxPushCurrent_v2), pushes);
-	limit_go_out();
+	limit_ask_go_out();
 	ck_assert_int_eq(create_on(1, PAGE), CUDA_ERROR_OUT_OF_MEMORY);
 }
 END_TEST
