@@ -100,6 +100,21 @@ static void write_process(const char *session, uint32_t notes)
 		munmap(control, CONTROL_BYTES);
 }
 
+/*
+ * We come late: what is at descriptor 2 by now may be the program's data.  It is
+ * standard error where it is a terminal, or where our parent has the same there.
+ */
+static bool has_stderr(void)
+{
+	struct stat ours, parents;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getppid(), STDERR_FILENO);
+	return isatty(STDERR_FILENO) ||
+	       (!fstat(STDERR_FILENO, &ours) && !stat(path, &parents) &&
+		ours.st_dev == parents.st_dev && ours.st_ino == parents.st_ino);
+}
+
 /* A program that has gained rights writes nowhere because its environment says so. */
 static void tell(void)
 {
@@ -110,9 +125,10 @@ static void tell(void)
 		return;
 	if (session && *session && reason != CONTROL_SECURE)
 		write_process(session, CONTROL_NOT_PRELOADED | reason);
-	notice_once("this program starts the CUDA driver without the preload: %s; nothing that it "
-		    "does is recorded",
-		    explain(reason));
+	if (has_stderr())
+		notice_once("this program starts the CUDA driver without the preload: %s; nothing "
+			    "that it does is recorded",
+			    explain(reason));
 }
 
 int InitializeInjection(void)

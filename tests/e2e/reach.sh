@@ -67,9 +67,19 @@ it_says_nothing_of_children_that_nobody_wants() {
 }
 
 it_warns_without_a_session_too() {
-	CUDA_INJECTION64_PATH=$injection "$clients/door_lookup" dlsym >out 2>err
+	CUDA_INJECTION64_PATH=$injection sh -c '"$1" dlsym; true' - "$clients/door_lookup" \
+		>out 2>err
 	expect_match "standard error" 'without the preload' "$(cat err)"
 	expect_no_session
+}
+
+# It is loaded late: what is there by then may be a file that the program writes.
+it_writes_to_no_descriptor_that_was_opened_since() {
+	plain_build_only
+	record -o t.db -- sh -c 'exec env -u LD_PRELOAD "$@" 2>data' - \
+		"$clients/door_lookup" dlsym >out
+	expect_empty "the program's data" data
+	expect_equal "notes" "not preloaded: LD_PRELOAD does not name it" "$(notes t.db)"
 }
 
 it_tells_of_a_driver_in_another_namespace() {
