@@ -43,6 +43,7 @@ static void launches(void)
 	first = new_block(PIECE);
 	second = new_block(PIECE);
 	need(cuMemsetD32(first, 61, 16));
+	need(cuCtxSynchronize());
 	copy = copy_of(second, first, 5001);
 	need(cuGraphCreate(&graph, 0));
 	need(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, pitfall.context));
