@@ -109,7 +109,7 @@ static void print_unseen(struct summary *summary)
 	int64_t processes = ask(summary, "SELECT count(*) FROM process WHERE note IS NOT NULL");
 
 	if (processes)
-		message_say("  unseen     %s %s wholly or in part not recorded; the report says why",
+		message_say("  unseen     %s %s not recorded or only in part; the report says why",
 			    format_count(summary->text[0], processes),
 			    plural(processes, "process was", "processes were"));
 }

@@ -36,7 +36,7 @@ it_tells_a_lost_process_from_those_that_are_recorded() {
 	compare_rows t.db journal
 	expect_equal "processes without a note" 1 "$(notes t.db | grep -c '^none$')"
 	expect_equal "processes with one" 1 "$(notes t.db | grep -c '^not preloaded')"
-	expect_match "summary" 'unseen +1 process was' "$(cat err)"
+	expect_match "summary" 'unseen +1 process was not recorded or only in part' "$(cat err)"
 }
 
 it_says_nothing_where_the_preload_is() {
