@@ -298,7 +298,7 @@ void ingest_commit(struct ingest *ingest)
 		ingest_merge_save(process);
 	}
 	ingest_total_save(&ingest->total, &ingest->rows);
-	ingest_reading_save(ingest);
+	ingest_reading_row_save(ingest);
 	store_commit(ingest->store);
 	ingest->uncommitted = 0;
 	for (process = ingest->processes; process; process = process->next)

@@ -76,7 +76,7 @@ static void repeat_change(struct ingest_peak *peak, sqlite3_stmt *change)
 	enum block_kind kind =
 		ingest_resume_kind((const char *)sqlite3_column_text(change, 2));
 	struct ingest_peak_footprint footprint =
-		ingest_peak_footprint(kind, address, (uint64_t)bytes);
+		ingest_peak_page_footprint(kind, address, (uint64_t)bytes);
 
 	ingest_peak_apply(peak, at_ns - LOOK_AHEAD_NS);
 	if (sqlite3_column_int(change, 6))
@@ -267,7 +267,7 @@ void ingest_finish_totals(struct ingest *ingest)
 	ingest_peak_apply(&ingest->peak, INT64_MAX);
 	if (ingest->is_resumed || ingest->peak.disordered)
 		rebuild_peaks(ingest);
-	ingest_reading_save(ingest);
+	ingest_reading_row_save(ingest);
 	store_run(ingest->store,
 		  "DELETE FROM sample; DELETE FROM peak; DELETE FROM peak_block;"
 		  "DELETE FROM transfer_total; DELETE FROM allocation_total;"

@@ -271,7 +271,7 @@ static void apply(struct ingest_peak *peak, struct ingest_peak_change change)
 	if (change.what == INGEST_PEAK_END)
 		end_series(series, &change);
 	else
-		ingest_peak_hold(peak, &change);
+		ingest_peak_page_hold(peak, &change);
 	series->live += change.live;
 	series->pending += change.pending;
 	for (uint32_t i = 0; i < series->groups; i++)
@@ -360,7 +360,7 @@ static int64_t sum_in_flight(const struct ingest_peak *peak, uint32_t node, uint
 	if (later && change->rest > 0 && later < (uint64_t)change->took * TOOK_UNIT_NS) {
 		series = &peak->series[change->series];
 		if (series->process_id == process_id && series->device_id == device_id)
-			bytes = ingest_peak_bytes(change);
+			bytes = ingest_peak_page_bytes(change);
 	}
 	return bytes + sum_in_flight(peak, node * 2 + 1, process_id, device_id, at_ns) +
 	       sum_in_flight(peak, node * 2 + 2, process_id, device_id, at_ns);

@@ -138,12 +138,12 @@ int64_t ingest_peak_in_flight(const struct ingest_peak *peak, uint32_t process_i
 			      uint32_t device_id, int64_t at_ns);
 
 /* A change of the bytes that are held; and how many those of a block that comes may be. */
-void ingest_peak_hold(struct ingest_peak *peak, const struct ingest_peak_change *change);
-int64_t ingest_peak_bytes(const struct ingest_peak_change *change);
+void ingest_peak_page_hold(struct ingest_peak *peak, const struct ingest_peak_change *change);
+int64_t ingest_peak_page_bytes(const struct ingest_peak_change *change);
 
 /* What a block of this kind takes; the address is not that of an array. */
-struct ingest_peak_footprint ingest_peak_footprint(enum block_kind kind, uint64_t address,
-						   uint64_t bytes);
+struct ingest_peak_footprint ingest_peak_page_footprint(enum block_kind kind, uint64_t address,
+							uint64_t bytes);
 
 /*
  * peak->show() is called with `point` when all before `at_ns`, and of that moment, is

@@ -56,7 +56,7 @@ static void change_pages(struct ingest_peak *peak, const struct ingest_peak_chan
 		peak->series[change->series].held += by * (int64_t)(count - 1) * PAGE_BYTES;
 }
 
-void ingest_peak_hold(struct ingest_peak *peak, const struct ingest_peak_change *change)
+void ingest_peak_page_hold(struct ingest_peak *peak, const struct ingest_peak_change *change)
 {
 	struct ingest_peak_series *series = &peak->series[change->series];
 
@@ -86,8 +86,8 @@ static int64_t pages_of(uint64_t address, uint64_t bytes)
 	return (int64_t)(first | (more < most ? more : most) << PAGE_KEY_BITS);
 }
 
-struct ingest_peak_footprint ingest_peak_footprint(enum block_kind kind, uint64_t address,
-						   uint64_t bytes)
+struct ingest_peak_footprint ingest_peak_page_footprint(enum block_kind kind, uint64_t address,
+							uint64_t bytes)
 {
 	switch (kind) {
 	case BLOCK_DEVICE:
@@ -108,7 +108,7 @@ struct ingest_peak_footprint ingest_peak_footprint(enum block_kind kind, uint64_
 	return (struct ingest_peak_footprint){ INGEST_PEAK_CHANGE, round_up((int64_t)bytes) };
 }
 
-int64_t ingest_peak_bytes(const struct ingest_peak_change *change)
+int64_t ingest_peak_page_bytes(const struct ingest_peak_change *change)
 {
 	if (change->what == INGEST_PEAK_PAGES)
 		return (int64_t)(((uint64_t)change->rest >> PAGE_KEY_BITS) + 1) * PAGE_BYTES;

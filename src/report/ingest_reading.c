@@ -261,7 +261,7 @@ void ingest_reading_sample(struct ingest *ingest, const char *uuid, int64_t at_n
 	if (at_ns < ingest->peak.applied_ns)
 		at_ns = ingest->peak.applied_ns;
 	ingest_reading_push_sample(ingest, uuid, at_ns, free_bytes);
-	ingest_reading_note_sample(ingest, uuid, at_ns, free_bytes);
+	ingest_reading_row_sample(ingest, uuid, at_ns, free_bytes);
 }
 
 static void free_held(struct ingest_reading *reading, unsigned reason)
@@ -304,10 +304,10 @@ void ingest_reading_rebuild(struct ingest *ingest)
 {
 	if (ingest->readings.is_final)
 		return;
-	ingest_reading_save(ingest);
+	ingest_reading_row_save(ingest);
 	forget(&ingest->readings);
 	ingest_reading_start(ingest);
-	ingest_reading_load(ingest);
+	ingest_reading_row_load(ingest);
 }
 
 void ingest_reading_free(struct ingest *ingest)

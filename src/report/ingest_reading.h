@@ -70,8 +70,8 @@ void ingest_reading_sample(struct ingest *ingest, const char *uuid, int64_t at_n
 void ingest_reading_end_context(struct ingest *ingest, uint32_t context_id, int64_t at_ns);
 void ingest_reading_end_process(struct ingest *ingest, uint32_t process_id, int64_t at_ns);
 
-/* Write the rows that wait. */
-void ingest_reading_save(struct ingest *ingest);
+/* Write the rows that wait; in ingest_reading_row.c. */
+void ingest_reading_row_save(struct ingest *ingest);
 
 /*
  * The sums are to be made again: the readings that have rows wait in the heap of

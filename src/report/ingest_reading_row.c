@@ -160,7 +160,7 @@ static void save_sample(struct ingest *ingest, struct ingest_reading_sample *sam
 	store_step(ingest->store, insert);
 }
 
-void ingest_reading_save(struct ingest *ingest)
+void ingest_reading_row_save(struct ingest *ingest)
 {
 	struct ingest_readings *readings = &ingest->readings;
 	struct ingest_ledger *ledger = &readings->ledger;
@@ -185,8 +185,8 @@ void ingest_reading_save(struct ingest *ingest)
 		save_sample(ingest, &readings->sample[i]);
 }
 
-void ingest_reading_note_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
-				int64_t free_bytes)
+void ingest_reading_row_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
+			       int64_t free_bytes)
 {
 	struct ingest_readings *readings = &ingest->readings;
 	struct ingest_reading_sample *sample = NULL;
@@ -295,7 +295,7 @@ static void load_ends(struct ingest *ingest, const char *sql,
 	sqlite3_finalize(query);
 }
 
-void ingest_reading_load(struct ingest *ingest)
+void ingest_reading_row_load(struct ingest *ingest)
 {
 	store_run(ingest->store, "DELETE FROM reading_kind; DELETE FROM overhead");
 	load_devices(ingest);

@@ -58,10 +58,10 @@ void ingest_reading_push_sample(struct ingest *ingest, const char *uuid, int64_t
 				int64_t free_bytes);
 
 /* For the rows: this was sampled. */
-void ingest_reading_note_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
-				int64_t free_bytes);
+void ingest_reading_row_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
+			       int64_t free_bytes);
 
 /* What rows tell waits for its turn: readings, samples, the ends of contexts and processes. */
-void ingest_reading_load(struct ingest *ingest);
+void ingest_reading_row_load(struct ingest *ingest);
 
 #endif

@@ -176,7 +176,7 @@ void ingest_record_use(struct ingest_process *process, const struct ingest_block
 	/* What is another's is counted there. */
 	if (block->is_view || block->kind == BLOCK_IPC)
 		return;
-	footprint = ingest_peak_footprint(block->kind, block->address, block->bytes);
+	footprint = ingest_peak_page_footprint(block->kind, block->address, block->bytes);
 	/* Live or pending, the device has it not. */
 	ingest_peak_block(&process->ingest->peak, block->series, at_ns, (int64_t)block->bytes,
 			  (struct ingest_peak_step){ live, pending, live + pending,
