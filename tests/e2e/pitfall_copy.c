@@ -106,7 +106,7 @@ static void waiting(void)
 	need(cuMemcpyDtoD(second, device, PIECE));
 	need(cuMemsetD32(second, 1, 16));
 	tell("on the device neither copy nor memset waits for a blocking one", !is_let_go());
-	let_go_after(50);
+	let_go_after(400);
 	need(cuMemcpyDtoH(pinned, second, PIECE));
 	tell("but one to the host does", is_let_go());
 	join_letting_go();
@@ -149,7 +149,7 @@ static void sync_memops(void)
 	need(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
 	need(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, second));
 	hold(blocking);
-	let_go_after(50);
+	let_go_after(400);
 	need(cuMemcpyDtoD(second, device, PIECE));
 	tell("a copy on the device waits", is_let_go());
 	join_letting_go();

@@ -44,7 +44,7 @@ static void free_waits(void)
 	hold(pitfall.stream);
 	need(cuMemFree(pooled));
 	tell("held behind the free of a pool's block", !is_done(pitfall.stream));
-	let_go_after(100);
+	let_go_after(500);
 	need(cuMemFree(plain));
 	join_letting_go();
 	need(cuStreamSynchronize(pitfall.stream));

@@ -49,7 +49,7 @@ static void loading(void)
 
 	pitfall_start();
 	hold(pitfall.stream);
-	let_go_after(100);
+	let_go_after(400);
 	need(cuModuleLoadData(&module, code));
 	join_letting_go();
 	need(cuStreamSynchronize(pitfall.stream));
