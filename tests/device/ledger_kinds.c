@@ -52,8 +52,8 @@ static void note(const char *moment)
 	file = path ? fopen(path, "a") : NULL;
 	if (!file)
 		return;
-	fprintf(file, "{\"check\": \"ledger\", \"moment\": \"%s\", \"used\": %zu, \"held\": null}\n",
-		moment, total - is_free);
+	fprintf(file, "{\"check\": \"ledger\", \"moment\": \"%s\", ", moment);
+	fprintf(file, "\"used\": %zu, \"held\": null}\n", total - is_free);
 	fclose(file);
 }
 

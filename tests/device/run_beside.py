@@ -19,7 +19,7 @@ SKIPPED = 77
 PLACES = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-systems/*/bin",
           "/opt/nvidia/nsight-compute/*/host/target-linux-x64")
 # What the tools themselves print where the program prints.
-NOISE = re.compile(rb"^(=========.*|Generat.*|Collecting.*|Capturing.*|\s*\[.*|\s+/.*|WARNING.*|"
+NOISE = re.compile(rb"^(=========.*|Genera.*|Collecting.*|Capturing.*|\s*\[.*|\s+/.*|WARNING.*|"
                    rb"The target application.*|Processing.*|Importing.*|Failed to.*|Errors.*|)$")
 
 

@@ -189,7 +189,8 @@ def check_ddp(bench):
         for row in rows:
             left, used = row["unaccounted_bytes"] or 0, row["used_bytes"]
             bench.judge(f"ddp, {policy}: ledger, device {row['device']}, process "
-                        f"{row['process_id']}, {row['moment']}", abs(left) <= max(LEAST, used / 100),
+                        f"{row['process_id']}, {row['moment']}",
+                        abs(left) <= max(LEAST, used / 100),
                         f"{left / (1 << 20):,.1f} MiB of {used / (1 << 20):,.1f} unaccounted")
         check_merge(bench, policy, run)
 

@@ -68,8 +68,8 @@ static void journal(const char *api, int source, int target, size_t bytes)
 
 	if (!file)
 		return;
-	fprintf(file, "{\"check\": \"p2p\", \"api\": \"%s\", \"source\": \"%s\", \"target\": \"%s\", "
-		"\"bytes\": %zu}\n", api, uuid[source], uuid[target], bytes);
+	fprintf(file, "{\"check\": \"p2p\", \"api\": \"%s\", \"source\": \"%s\", ", api, uuid[source]);
+	fprintf(file, "\"target\": \"%s\", \"bytes\": %zu}\n", uuid[target], bytes);
 	fclose(file);
 }
 
@@ -115,10 +115,10 @@ static void check(const char *what, int target, size_t bytes)
 static void copy_3d(int source, int target)
 {
 	CUDA_MEMCPY3D_PEER box = {
-		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = block[source], .srcPitch = 2048,
-		.srcHeight = 16, .srcContext = context[source],
-		.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = block[target], .dstPitch = 2048,
-		.dstHeight = 16, .dstContext = context[target],
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = block[source],
+		.srcPitch = 2048, .srcHeight = 16, .srcContext = context[source],
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = block[target],
+		.dstPitch = 2048, .dstHeight = 16, .dstContext = context[target],
 		.WidthInBytes = 1000, .Height = 15, .Depth = 3,
 	};
 	size_t bytes = 1000 * 15 * 3;
@@ -133,8 +133,8 @@ static void copy_all(int source, int target, size_t base)
 
 	COPY(source, target, base + 1, cuMemcpyPeer, to, context[target], from, context[source],
 	     base + 1);
-	COPY(source, target, base + 2, cuMemcpyPeerAsync, to, context[target], from, context[source],
-	     base + 2, stream[source]);
+	COPY(source, target, base + 2, cuMemcpyPeerAsync, to, context[target], from,
+	     context[source], base + 2, stream[source]);
 	COPY(source, target, base + 3, cuMemcpy, to, from, base + 3);
 	COPY(source, target, base + 4, cuMemcpyAsync, to, from, base + 4, stream[source]);
 	COPY(source, target, base + 5, cuMemcpyDtoD, to, from, base + 5);
