@@ -68,7 +68,8 @@ static void journal(const char *api, int source, int target, size_t bytes)
 
 	if (!file)
 		return;
-	fprintf(file, "{\"check\": \"p2p\", \"api\": \"%s\", \"source\": \"%s\", ", api, uuid[source]);
+	fprintf(file, "{\"check\": \"p2p\", \"api\": \"%s\", \"source\": \"%s\", ", api,
+		uuid[source]);
 	fprintf(file, "\"target\": \"%s\", \"bytes\": %zu}\n", uuid[target], bytes);
 	fclose(file);
 }
