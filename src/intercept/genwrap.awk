@@ -470,11 +470,11 @@ function make_map(    n)
 	print "\tdlopen;"
 	print "\tdlsym;"
 	print "\tdlvsym;"
-	print "\tInitializeInjection;"
 	print "\tInitializeInjectionNvtx2;"
 	print "\tcuptiActivityRegisterCallbacks;"
 	print "\tcuptiSubscribe;"
 	print "\tcuptiSubscribe_v2;"
+	print "\tcustody_injected;"
 	for (n = 1; n <= rows; n++)
 		print "\t" symbol[n] ";"
 	print "local:"

@@ -140,7 +140,7 @@ int InitializeInjection(void)
 
 	dl_iterate_phdr(look_for_preload, &search);
 	if (search.is_found) {
-		entry = (int (*)(void))object_symbol(&search.preload, "InitializeInjection");
+		entry = (int (*)(void))object_symbol(&search.preload, "custody_injected");
 		if (entry)
 			entry();
 	} else if (!atomic_exchange(&is_done, true)) {

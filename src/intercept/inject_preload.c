@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-int InitializeInjection(void)
+int custody_injected(void)
 {
 	struct thread_segment *self = &thread_segment;
 

@@ -119,6 +119,53 @@ it_sees_such_a_library_where_that_was_asked_for() {
 	compare_rows preloaded.db journal.preload
 }
 
+# Profilers have an entry of the same name: the preload must not stand in front of it.
+it_leaves_other_tools_their_entry() {
+	plain_build_only
+	build_tool
+	./uses_tool >bare
+	expect_equal "bare" "none its own" "$(tr '\n' ' ' <bare | sed 's/ $//')"
+	record -o t.db -- ./uses_tool >out 2>err
+	diff bare out || fail "the program's output differs"
+	expect_empty "standard error" err
+}
+
+build_tool() {
+	[ -n "${CC:-}" ] || skip "no compiler is told"
+	cat >tool.c <<-'EOF'
+		#include <stdio.h>
+		int InitializeInjection(void)
+		{
+			return puts("its own");
+		}
+	EOF
+	cat >uses_tool.c <<-'EOF'
+		#include <stdio.h>
+		extern int InitializeInjection(void) __attribute__((weak));
+		#ifdef TOOL
+		void start(void)
+		{
+			InitializeInjection();
+		}
+		#else
+		#include <dlfcn.h>
+		int main(void)
+		{
+			void *tool = dlopen("./tool.so", RTLD_NOW);
+			void (*start)(void) = tool ? (void (*)(void))dlsym(tool, "start") : NULL;
+
+			puts(InitializeInjection || dlsym(RTLD_DEFAULT, "InitializeInjection") ?
+				     "there" : "none");
+			if (start)
+				start();
+			return !start;
+		}
+		#endif
+	EOF
+	$CC -shared -fPIC -DTOOL -o tool.so tool.c uses_tool.c &&
+		$CC -fPIC -pie -o uses_tool uses_tool.c -ldl || skip "no program can be built"
+}
+
 # The search path of the program that opens, not that of the preload, counts.
 it_opens_libraries_as_the_program_itself_does() {
 	plain_build_only
