@@ -119,15 +119,12 @@ class Run:
         return {row["moment"]: row for row in rows if row["check"] == "ledger"}
 
     def ledgers(self, tools):
-        """Rows of the report's ledger for the process that used most, by moment."""
+        """The rows of the report's ledger: of each process, device and moment."""
         done = subprocess.run([tools.custody, "report", "--format=json", self.trace],
                               capture_output=True, text=True, check=False)
         if done.returncode:
             raise ValueError(f"no report: {done.stderr.strip()}")
-        rows = json.loads(done.stdout)["memory"].get("ledger") or []
-        rows.sort(key=lambda row: sum(row.get(f"{kind}_bytes") or 0 for kind in OWN))
-        return {row["moment"]: row for row in rows}
-
+        return json.loads(done.stdout)["memory"].get("ledger") or []
 
 def mebibytes(number):
     return "" if number is None else f"{number / (1 << 20):,.1f}"
@@ -141,26 +138,48 @@ def is_closed(row):
     return abs(band(row, "unaccounted")) <= max(LEAST, band(row, "used") // 100)
 
 
-def overhead_before(bare):
-    """What the driver took beyond what the program's own allocator had, measured bare."""
-    row = bare.journal().get("before", {})
+def overhead(run, moment):
+    """What is in use beyond what the program's own allocator says it has."""
+    row = run.journal().get(moment, {})
     return row["used"] - row["held"] if row.get("held") is not None else None
 
 
-def table_row(program, policy, moment, row, bare):
+def overhead_of_bands(run, row):
+    """The same by the bands: what the driver and others have, and blocks that are not the
+    allocator's (those of libraries).  Rounding grows with the allocator's blocks."""
+    held = run.journal().get("peak", {}).get("held")
+    if held is None:
+        return None
+    names = set((*OWN, *DRIVER, *OTHERS)) - {"rounding"}
+    return sum(band(row, name) for name in names) - held
+
+
+def table_row(program, policy, row, bare):
     groups = [sum(band(row, kind) for kind in LIVE), band(row, "pending"),
               band(row, "rounding"), band(row, "pools_cached") + band(row, "graphs"),
               *(band(row, kind) for kind in DRIVER),
               sum(band(row, name) for name in OTHERS),
               band(row, "unaccounted")]
     share = abs(band(row, "unaccounted")) * 100 / max(1, band(row, "used"))
-    cells = [program.name, policy, moment, mebibytes(band(row, "used")),
-             *map(mebibytes, groups), f"{share:.2f} %", mebibytes(overhead_before(bare)),
+    cells = [program.name, policy, row["moment"], mebibytes(band(row, "used")),
+             *map(mebibytes, groups), f"{share:.2f} %", mebibytes(overhead(bare, "before")),
              "yes" if is_closed(row) else "NO"]
     return "| " + " | ".join(cells) + " |"
 
 
-def judge(program, run, bare, tools):
+def judge_row(run, row, bare, is_simulated):
+    """What is wrong with one row, in sentences."""
+    if not is_closed(row):
+        yield f"{mebibytes(band(row, 'unaccounted'))} MiB are unaccounted for"
+    if band(row, "contexts_and_others") and not is_simulated:
+        yield "nothing told the context's bytes from those of other processes"
+    before, bands = overhead(bare, "before"), overhead_of_bands(run, row)
+    if row["moment"] == "highest" and None not in (before, bands) and abs(bands - before) > LEAST:
+        yield (f"{mebibytes(bands)} MiB are the driver's, others' and libraries', measured before "
+               f"were {mebibytes(before)} MiB")
+
+
+def judge(program, run, bare, tools, options):
     """Rows of the table, and what is wrong in sentences."""
     wrong, lines = [], []
     label = f"{program.name}, {run.policy}"
@@ -172,18 +191,17 @@ def judge(program, run, bare, tools):
         rows = run.ledgers(tools)
     except (ValueError, KeyError) as problem:
         return lines, wrong + [f"{label}: {problem}"]
-    for moment in "highest", "last":
-        if moment not in rows:
-            wrong.append(f"{label}: no ledger, {moment}")
-            continue
-        lines.append(table_row(program, run.policy, moment, rows[moment], bare))
-        if not is_closed(rows[moment]):
-            wrong.append(f"{label}: {moment}: {mebibytes(band(rows[moment], 'unaccounted'))} MiB "
-                         "are unaccounted for")
+    for moment in {"highest", "last"} - {row["moment"] for row in rows}:
+        wrong.append(f"{label}: no ledger, {moment}")
+    for row in rows:
+        lines.append(table_row(program, run.policy, row, bare))
+        wrong += [f"{label}: {row['moment']}: {text}"
+                  for text in judge_row(run, row, bare, options.simulate)]
     peak = run.journal().get("peak", {}).get("used")
-    if peak and "highest" in rows and band(rows["highest"], "used") < peak:
+    seen = max((band(row, "used") for row in rows if row["moment"] == "highest"), default=0)
+    if peak and seen < peak:
         wrong.append(f"{label}: the program saw {mebibytes(peak)} MiB in use, the ledger's highest "
-                     f"reading is {mebibytes(band(rows['highest'], 'used'))} MiB")
+                     f"reading is {mebibytes(seen)} MiB")
     return lines, wrong
 
 
@@ -220,7 +238,7 @@ def run_all(programs, tools, options):
             run = Run(program, policy, tools, options)
             print(f"{run.seconds:6.1f} s  status {run.status}  {program.name}, {policy}",
                   flush=True)
-            rows, found = judge(program, run, bare, tools)
+            rows, found = judge(program, run, bare, tools, options)
             lines += rows
             wrong += found
     return lines + [""] + [f"* {line}" for line in wrong], wrong
