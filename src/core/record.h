@@ -223,6 +223,12 @@ enum reading_weighed {
 /* A reading that does not know what pools or graphs reserve. */
 #define READING_UNKNOWN UINT64_MAX
 
+/*
+ * In what pools reserve: it is what they keep beside the blocks that live in them.  Told
+ * so where blocks have outlived their pool, which cannot be asked any more.
+ */
+#define READING_CACHED (UINT64_C(1) << 62)
+
 /* What a device was doing, in the bits 0 to 3 of aux; LOST: what CUPTI had no room for. */
 enum gpu_work { GPU_LOST, GPU_COPY, GPU_MEMSET, GPU_KERNEL, GPU_MIGRATION, GPU_WORKS };
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hook_pool.c - where the memory of a pool lies, learnt whenever a pool is handed out. */
+#include "core/gate.h"
 #include "intercept/hook.h"
 #include "intercept/place.h"
 #include "intercept/pool_list.h"
+#include "intercept/real.h"
 
 /* Managed memory moves: what it is asked to prefer says little, and never the host. */
 static int place_of(const CUmemLocation *location, CUmemAllocationType type)
@@ -30,12 +32,35 @@ void hook_pool_create(struct call *call, uint64_t pool, const CUmemPoolProps *pr
 	hook_operation(call, pool, 0, 0, STREAM_NONE);
 }
 
+/* While a capture is live a question would spoil it: the pool may have blocks then. */
+static bool may_have_blocks(uint64_t pool)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult exchanged = CUDA_ERROR_NOT_FOUND;
+	bool has_blocks;
+
+	if (!real_has(API_cuMemPoolGetAttribute))
+		return false;
+	if (!gate_enter())
+		return true;
+	if (real_has(API_cuThreadExchangeStreamCaptureMode))
+		exchanged = REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
+	has_blocks = pool_list_has_blocks(pool);
+	if (exchanged == CUDA_SUCCESS)
+		REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
+	gate_leave();
+	return has_blocks;
+}
+
 /* Nobody may ask a pool that the driver is destroying. */
 void hook_pool_destroy_before(struct call *call, uint64_t pool)
 {
+	bool has_blocks = may_have_blocks(pool);
 	int device;
 
 	call->has_taken = pool_list_remove(pool, &device);
+	if (call->has_taken && has_blocks)
+		pool_list_outlived(device);
 	call->named = call->has_taken ? (uint64_t)device : 0;
 }
 

@@ -22,6 +22,9 @@ static struct lock writing;
 /* What is known of the default pool of a device. */
 static _Atomic bool is_asked[DEVICES];
 
+/* Blocks of a pool on this device were left when it was destroyed. */
+static _Atomic bool is_outlived[DEVICES];
+
 static bool is_same(uint64_t slot, uint64_t pool)
 {
 	return slot >> DEVICE_BITS == pool;
@@ -119,7 +122,32 @@ static void list_default(CUdevice device)
 		pool_list_add((uintptr_t)pool, device);
 }
 
-static uint64_t sum_up(CUdevice device)
+static bool ask(CUmemoryPool pool, CUmemPool_attribute attribute, cuuint64_t *bytes)
+{
+	return REAL(driver, cuMemPoolGetAttribute)(pool, attribute, bytes) == CUDA_SUCCESS;
+}
+
+static bool ask_cached(CUmemoryPool pool, uint64_t *bytes)
+{
+	cuuint64_t reserved = 0, in_use = 0;
+
+	if (!ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ||
+	    !ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &in_use))
+		return false;
+	*bytes = reserved > in_use ? reserved - in_use : 0;
+	return true;
+}
+
+static bool ask_reserved(CUmemoryPool pool, uint64_t *bytes)
+{
+	cuuint64_t reserved = 0;
+	bool is_told = ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+
+	*bytes = reserved;
+	return is_told;
+}
+
+static uint64_t sum_up(CUdevice device, bool (*ask_pool)(CUmemoryPool pool, uint64_t *bytes))
 {
 	uint32_t count = atomic_load_explicit(&used, memory_order_acquire);
 	uint64_t sum = 0;
@@ -127,12 +155,11 @@ static uint64_t sum_up(CUdevice device)
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t slot = atomic_load_explicit(&slots[i], memory_order_seq_cst);
 		CUmemoryPool pool = (CUmemoryPool)(uintptr_t)(slot >> DEVICE_BITS);
-		cuuint64_t bytes = 0;
+		uint64_t bytes = 0;
 
 		if (!slot || (uint16_t)slot != device)
 			continue;
-		if (REAL(driver, cuMemPoolGetAttribute)(
-			    pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) != CUDA_SUCCESS)
+		if (!ask_pool(pool, &bytes))
 			return READING_UNKNOWN;
 		sum += bytes;
 	}
@@ -141,15 +168,17 @@ static uint64_t sum_up(CUdevice device)
 
 uint64_t pool_list_reserved(CUdevice device)
 {
+	bool is_cached;
 	uint64_t sum;
 
 	if (device < 0 || device >= DEVICES || atomic_load_explicit(&is_full, memory_order_relaxed))
 		return READING_UNKNOWN;
 	list_default(device);
+	is_cached = atomic_load_explicit(&is_outlived[device], memory_order_relaxed);
 	atomic_fetch_add_explicit(&readers, 1, memory_order_seq_cst);
-	sum = sum_up(device);
+	sum = sum_up(device, is_cached ? ask_cached : ask_reserved);
 	atomic_fetch_sub_explicit(&readers, 1, memory_order_release);
-	return sum;
+	return is_cached && sum != READING_UNKNOWN ? sum | READING_CACHED : sum;
 }
 
 /* Who is counted among the readers finds that a listed pool stays. */
@@ -163,19 +192,6 @@ static bool is_listed(uint64_t pool)
 	return false;
 }
 
-static bool ask_cached(CUmemoryPool pool, uint64_t *bytes)
-{
-	cuuint64_t reserved = 0, in_use = 0;
-
-	if (REAL(driver, cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-						&reserved) != CUDA_SUCCESS ||
-	    REAL(driver, cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
-						&in_use) != CUDA_SUCCESS)
-		return false;
-	*bytes = reserved > in_use ? reserved - in_use : 0;
-	return true;
-}
-
 bool pool_list_cached(uint64_t pool, uint64_t *bytes)
 {
 	bool is_known;
@@ -184,6 +200,25 @@ bool pool_list_cached(uint64_t pool, uint64_t *bytes)
 	is_known = pool && is_listed(pool) && ask_cached((CUmemoryPool)(uintptr_t)pool, bytes);
 	atomic_fetch_sub_explicit(&readers, 1, memory_order_release);
 	return is_known;
+}
+
+bool pool_list_has_blocks(uint64_t pool)
+{
+	cuuint64_t in_use = 0;
+	bool has_blocks;
+
+	atomic_fetch_add_explicit(&readers, 1, memory_order_seq_cst);
+	has_blocks = pool && is_listed(pool) &&
+		     ask((CUmemoryPool)(uintptr_t)pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+			 &in_use) && in_use;
+	atomic_fetch_sub_explicit(&readers, 1, memory_order_release);
+	return has_blocks;
+}
+
+void pool_list_outlived(int device)
+{
+	if (device >= 0 && device < DEVICES)
+		atomic_store_explicit(&is_outlived[device], true, memory_order_relaxed);
 }
 
 void pool_list_trim(CUdevice device)
@@ -210,8 +245,10 @@ void pool_list_reset(void)
 	lock_give(&writing);
 	for (int i = 0; i < POOLS; i++)
 		atomic_store_explicit(&slots[i], 0, memory_order_relaxed);
-	for (int i = 0; i < DEVICES; i++)
+	for (int i = 0; i < DEVICES; i++) {
 		atomic_store_explicit(&is_asked[i], false, memory_order_relaxed);
+		atomic_store_explicit(&is_outlived[i], false, memory_order_relaxed);
+	}
 	atomic_store_explicit(&used, 0, memory_order_relaxed);
 	atomic_store_explicit(&is_full, false, memory_order_relaxed);
 	atomic_store_explicit(&readers, 0, memory_order_relaxed);

@@ -24,7 +24,15 @@ void pool_list_add(uint64_t pool, int device);
 bool pool_list_remove(uint64_t pool, int *device);
 
 /*
- * Bytes reserved by the pools on a device, its default one among them;
+ * A pool that has blocks can be destroyed and holds memory until they are freed.  Ask
+ * before, inside the gate; from the second on readings of the device allow for that.
+ */
+bool pool_list_has_blocks(uint64_t pool);
+void pool_list_outlived(int device);
+
+/*
+ * Bytes reserved by the pools on a device, its default one among them; where blocks
+ * outlived a pool READING_CACHED and what is in no block.
  * READING_UNKNOWN where that cannot be told.  Inside the gate: one question to a
  * pool spoils a capture.
  */

@@ -43,6 +43,7 @@ void ingest_ledger_device(struct ingest_ledger *ledger, uint32_t process_id, uin
 		.device_id = device_id,
 		.gpu = find_gpu(ledger, uuid),
 		.pools = INGEST_LEDGER_UNKNOWN,
+		.cached = INGEST_LEDGER_UNKNOWN,
 		.graphs = INGEST_LEDGER_UNKNOWN,
 	};
 	ingest_table_put(&ledger->use_of, device_id, (void *)(uintptr_t)ledger->uses);
@@ -103,7 +104,19 @@ static int64_t larger(int64_t a, int64_t b)
 /* A pool that the program has destroyed holds its live blocks, and is asked no more. */
 static int64_t pool_of(const struct ingest_ledger_use *use, const struct ingest_ledger_sums *sums)
 {
-	return larger(use->pools, sums->live[BLOCK_POOL] + sums->pending[BLOCK_POOL]);
+	int64_t in_blocks = sums->live[BLOCK_POOL] + sums->pending[BLOCK_POOL];
+
+	if (use->cached != INGEST_LEDGER_UNKNOWN)
+		return in_blocks + use->cached;
+	return larger(use->pools, in_blocks);
+}
+
+static void hear_pools(struct ingest_ledger_use *use, const struct ingest_ledger_entry *entry)
+{
+	if (entry->pools == INGEST_LEDGER_UNKNOWN && entry->cached == INGEST_LEDGER_UNKNOWN)
+		return;
+	use->pools = entry->pools;
+	use->cached = entry->cached;
 }
 
 static int64_t graph_of(const struct ingest_ledger_use *use, const struct ingest_ledger_sums *sums)
@@ -362,8 +375,7 @@ void ingest_ledger_read(struct ingest_ledger *ledger, struct ingest_ledger_entry
 	learn_series(ledger);
 	use = find_use(ledger, entry->process_id, entry->device_id);
 	gpu = ledger->gpu[use->gpu];
-	if (entry->pools != INGEST_LEDGER_UNKNOWN)
-		use->pools = entry->pools;
+	hear_pools(use, entry);
 	if (entry->graphs != INGEST_LEDGER_UNKNOWN)
 		use->graphs = entry->graphs;
 	sum_blocks(ledger, use, &entry->sums);

@@ -45,6 +45,7 @@ struct ingest_ledger_entry {
 	enum reading_weighed weighed;
 	int64_t free, total;
 	int64_t pools, graphs; /* reserved; UNKNOWN: not asked */
+	int64_t cached;	       /* told instead of `pools`: what is in no block; or UNKNOWN */
 
 	/* From here on known after its turn. */
 	int64_t in_flight; /* of blocks that were being made */
@@ -82,7 +83,7 @@ struct ingest_ledger_gpu {
 struct ingest_ledger_use {
 	uint32_t process_id, device_id;
 	uint32_t gpu;
-	int64_t pools, graphs; /* as last heard of */
+	int64_t pools, cached, graphs; /* as last heard of; one of the first two at most */
 	int64_t own[WEIGHED_KINDS];
 	int64_t left; /* what nothing explained when last there was no managed memory */
 	uint32_t series[BLOCK_KINDS]; /* of the peaks, number + 1; 0: none yet */

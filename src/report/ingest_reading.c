@@ -198,6 +198,12 @@ static int64_t known_bytes(uint64_t bytes)
 	return bytes >> HIGH_BITS ? INGEST_LEDGER_UNKNOWN : (int64_t)bytes;
 }
 
+static int64_t cached_bytes(uint64_t bytes)
+{
+	return bytes == READING_UNKNOWN || !(bytes & READING_CACHED) ?
+		       INGEST_LEDGER_UNKNOWN : known_bytes(bytes & ~READING_CACHED);
+}
+
 /* Its moment is its end: it may begin with the call that it was part of. */
 void ingest_reading(struct ingest_process *process, struct ingest_thread *thread,
 		    const struct record *record, const struct store_row_call *call)
@@ -216,6 +222,7 @@ void ingest_reading(struct ingest_process *process, struct ingest_thread *thread
 		.free = (int64_t)record->a,
 		.total = (int64_t)record->b,
 		.pools = known_bytes(record->c),
+		.cached = cached_bytes(record->c),
 		.graphs = known_bytes(record->stream),
 	};
 

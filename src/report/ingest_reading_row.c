@@ -29,7 +29,8 @@ static const char insert_reading[] =
 	"INSERT OR REPLACE INTO reading(id, process_id, device_id, context_id, thread_id, at_ns, "
 	"moment, weighed, free_bytes, total_bytes, pools_reserved, graphs_reserved, held_bytes, "
 	"pool_bytes, graph_bytes, context_bytes, code_bytes, driver_bytes, recorded_bytes, "
-	"foreign_bytes, growth_bytes) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+	"foreign_bytes, growth_bytes, pools_cached) "
+	"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
 
 /* What was asked stands there from the start: the sums come with the reading's turn. */
 static void bind_asked(sqlite3_stmt *insert, const struct ingest_reading *reading)
@@ -48,6 +49,7 @@ static void bind_asked(sqlite3_stmt *insert, const struct ingest_reading *readin
 	sqlite3_bind_int64(insert, 10, entry->total);
 	bind_if(insert, 11, entry->pools != INGEST_LEDGER_UNKNOWN, entry->pools);
 	bind_if(insert, 12, entry->graphs != INGEST_LEDGER_UNKNOWN, entry->graphs);
+	bind_if(insert, 22, entry->cached != INGEST_LEDGER_UNKNOWN, entry->cached);
 }
 
 static void bind_sums(sqlite3_stmt *insert, const struct ingest_reading *reading)
@@ -233,7 +235,8 @@ static void load_readings(struct ingest *ingest)
 	sqlite3_stmt *query = ask(
 		ingest, "SELECT r.id, r.process_id, r.device_id, r.context_id, r.thread_id, "
 			"r.at_ns, r.moment, r.weighed, r.free_bytes, r.total_bytes, "
-			"r.pools_reserved, r.graphs_reserved, c.created_ns FROM reading r "
+			"r.pools_reserved, r.graphs_reserved, c.created_ns, r.pools_cached "
+			"FROM reading r "
 			"LEFT JOIN context c ON c.id = r.context_id ORDER BY r.at_ns, r.id");
 
 	while (store_next(ingest->store, query)) {
@@ -252,6 +255,7 @@ static void load_readings(struct ingest *ingest)
 			.pools = number_or_unknown(query, 10),
 			.graphs = number_or_unknown(query, 11),
 			.context_ns = sqlite3_column_int64(query, 12),
+			.cached = number_or_unknown(query, 13),
 		};
 
 		ingest_reading_push(ingest, &entry, (uint64_t)sqlite3_column_int64(query, 0));

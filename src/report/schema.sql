@@ -172,7 +172,8 @@ CREATE TABLE allocation (		-- one block, from request to release
 	stack_id INTEGER REFERENCES stack,
 	free_stack_id INTEGER REFERENCES stack,
 	parent_id INTEGER REFERENCES allocation,	-- the block that owns the bytes: count them there
-	is_exported INTEGER NOT NULL DEFAULT 0
+	is_exported INTEGER NOT NULL DEFAULT 0	-- others may hold it: what was released here is then not
+					-- free on the device before they let go of it
 );
 
 -- A program copies from few places in its code and very often, so what is the
@@ -420,14 +421,16 @@ CREATE TABLE reading (			-- what the driver said of a device's memory, at one mo
 	-- recording did not come to its end.
 	held_bytes INTEGER,		-- by live and pending blocks, in the pages they take: reading_kind has
 					-- the kinds; without those of pools and graphs
-	pool_bytes INTEGER,		-- pools_reserved, or what is known of it
+	pool_bytes INTEGER,		-- pools_reserved, or what is known of it: blocks and pools_cached
 	graph_bytes INTEGER,		-- graphs_reserved, or what is known of it
 	context_bytes INTEGER,		-- by the process' contexts; NULL: they are part of foreign_bytes
 	code_bytes INTEGER,		-- by modules and functions
 	driver_bytes INTEGER,		-- by streams, executable graphs, limits
 	recorded_bytes INTEGER,		-- by other processes of this trace
 	foreign_bytes INTEGER,		-- by other processes, measured before the first context
-	growth_bytes INTEGER		-- of after, what the call made the driver keep; else NULL
+	growth_bytes INTEGER,		-- of after, what the call made the driver keep; else NULL
+	pools_cached INTEGER		-- asked instead of pools_reserved once blocks have outlived a pool:
+					-- what pools keep beside the blocks that live in them
 );
 
 CREATE TABLE reading_kind (		-- blocks of the process on the device at a reading

@@ -262,7 +262,7 @@ static void complete_schema(struct store *store)
 		  "device_id, context_id, thread_id, at_ns, moment, weighed, free_bytes, "
 		  "total_bytes, pools_reserved, graphs_reserved, held_bytes, pool_bytes, "
 		  "graph_bytes, context_bytes, code_bytes, driver_bytes, recorded_bytes, "
-		  "foreign_bytes, growth_bytes);"
+		  "foreign_bytes, growth_bytes, pools_cached);"
 		  "CREATE TABLE IF NOT EXISTS reading_kind(reading_id, kind, live_bytes, "
 		  "pending_bytes, held_bytes, PRIMARY KEY(reading_id, kind));"
 		  "CREATE TABLE IF NOT EXISTS overhead(id INTEGER PRIMARY KEY, process_id, "

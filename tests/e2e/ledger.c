@@ -2,7 +2,7 @@
 /*
  * ledger.c - one kind of memory, and what a ledger of it must say:
  *
- *	ledger small|large|pool|vmm|array|managed|graph|code|streams|pending|contexts
+ *	ledger small|large|pool|outlived|vmm|array|managed|graph|code|streams|pending|contexts
  *
  * It makes its blocks, asks how much is free, gives back what it can and ends.  It
  * prints "used BYTES", by the driver's word, and for both moments, "highest" and
@@ -122,6 +122,32 @@ static void make_pool(void)
 	MUST(cuStreamSynchronize(stream));
 	say("last", "pool", MIB);
 	say("last", "pools_cached", reserved() - MIB);
+}
+
+/* A block lives longer than its pool, beside a pool that keeps as much for later. */
+static void make_outlived(void)
+{
+	const CUmemPoolProps shape = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+	};
+	cuuint64_t keep = UINT64_MAX;
+	CUdeviceptr block, kept;
+	CUmemoryPool pool, own;
+
+	MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+	MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	MUST(cuMemAllocAsync(&kept, 64 * MIB, NULL));
+	MUST(cuMemFreeAsync(kept, NULL));
+	MUST(cuMemPoolCreate(&own, &shape));
+	MUST(cuMemAllocFromPoolAsync(&block, 64 * MIB, own, NULL));
+	MUST(cuStreamSynchronize(NULL));
+	MUST(cuMemPoolDestroy(own));
+	say("highest", "pool", 64 * MIB);
+	say("highest", "pools_cached", reserved());
+	ask(0);
+	MUST(cuMemFree(block));
+	say("last", "pools_cached", reserved());
 }
 
 static void make_vmm(void)
@@ -282,7 +308,7 @@ int main(int argc, char **argv)
 		{ "array", make_arrays },      { "managed", make_managed },
 		{ "graph", make_graph },       { "code", make_code },
 		{ "streams", make_streams },   { "pending", make_pending },
-		{ "contexts", make_contexts },
+		{ "contexts", make_contexts }, { "outlived", make_outlived },
 	};
 
 	if (argc != 2)

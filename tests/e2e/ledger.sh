@@ -53,6 +53,7 @@ close_ledger() { # KIND [OPTION...]: t.db is its trace
 it_closes_for_small_blocks() { close_ledger small; }
 it_closes_for_large_blocks() { close_ledger large; }
 it_closes_for_pools() { close_ledger pool; }
+it_closes_for_blocks_that_outlive_their_pool() { close_ledger outlived; }
 it_closes_for_virtual_memory() { close_ledger vmm; }
 it_closes_for_arrays() { close_ledger array; }
 

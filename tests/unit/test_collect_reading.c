@@ -169,6 +169,24 @@ START_TEST(what_is_reserved_elsewhere_is_held_by_no_block)
 }
 END_TEST
 
+/* Its pool is gone, and another one keeps as much for later. */
+START_TEST(blocks_that_outlive_their_pool_are_added_to_what_is_cached)
+{
+	put_context();
+	put_alloc(3000, 1, 0x200000000, 32 * MIB, BLOCK_POOL);
+	put(session_writer_reading(3500, READING_ASKED, WEIGHED_NOTHING, TOTAL - 564 * MIB, TOTAL,
+				   READING_CACHED | 32 * MIB, 0));
+	put(session_writer_reading(4500, READING_ASKED, WEIGHED_NOTHING, TOTAL - 564 * MIB, TOTAL,
+				   READING_UNKNOWN, READING_UNKNOWN));
+	fixture_collect();
+	ck_assert_int_eq(of_reading(3500, "pool_bytes"), 64 * MIB);
+	ck_assert_int_eq(of_reading(3500, "pools_reserved"), INT64_MIN);
+	ck_assert_int_eq(of_reading(3500, "pools_cached"), 32 * MIB);
+	ck_assert_int_eq(of_reading(4500, "pools_cached"), INT64_MIN);
+	ck_assert_int_eq(of_reading(4500, "pool_bytes"), 64 * MIB);
+}
+END_TEST
+
 START_TEST(pairs_tell_what_a_call_made_the_driver_keep)
 {
 	put_context();
@@ -445,6 +463,7 @@ static Suite *make_suite(void)
 	tcase_add_test(sums, blocks_share_the_pages_at_their_ends);
 	tcase_add_test(sums, small_arrays_share_pages_that_have_no_address);
 	tcase_add_test(sums, what_is_reserved_elsewhere_is_held_by_no_block);
+	tcase_add_test(sums, blocks_that_outlive_their_pool_are_added_to_what_is_cached);
 	tcase_add_test(sums, pairs_tell_what_a_call_made_the_driver_keep);
 	tcase_add_test(sums, block_that_is_being_made_is_no_code);
 	tcase_add_test(sums, managed_memory_that_comes_is_no_code);

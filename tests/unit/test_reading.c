@@ -25,6 +25,7 @@ static size_t is_free;
 static CUresult info_result;
 static unsigned int questions;	 /* put to the driver, of whatever kind */
 static unsigned int pool_questions;
+static cuuint64_t own_used, default_used; /* bytes of blocks in those pools */
 static unsigned int is_relaxed; /* exchanges that are not taken back */
 static CUcontext pushed;
 
@@ -54,11 +55,16 @@ static CUresult CUDAAPI get_default_pool(CUmemoryPool *pool, CUdevice device)
 static CUresult CUDAAPI get_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 					   void *value)
 {
-	ck_assert_int_eq(attribute, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+	bool is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+
+	ck_assert(is_used || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 	ck_assert_msg(is_relaxed, "a pool was asked by a thread that is not relaxed");
 	ck_assert(pool == OWN_POOL || pool == DEFAULT_POOL);
 	pool_questions++;
-	*(cuuint64_t *)value = pool == OWN_POOL ? OWN_BYTES : DEFAULT_BYTES;
+	if (is_used)
+		*(cuuint64_t *)value = pool == OWN_POOL ? own_used : default_used;
+	else
+		*(cuuint64_t *)value = pool == OWN_POOL ? OWN_BYTES : DEFAULT_BYTES;
 	return CUDA_SUCCESS;
 }
 
@@ -130,6 +136,7 @@ static void setup(void)
 	is_free = TOTAL / 2;
 	info_result = CUDA_SUCCESS;
 	questions = pool_questions = is_relaxed = 0;
+	own_used = default_used = 0;
 	fake_set(API_cuMemGetInfo_v2, get_info);
 	fake_set(API_cuThreadExchangeStreamCaptureMode, exchange);
 	fake_set(API_cuCtxPushCurrent_v2, push_current);
@@ -220,7 +227,8 @@ static CUresult CUDAAPI destroy_pool(CUmemoryPool pool)
 
 	(void)pool;
 	reading_take_out_of_memory(&(struct call){ .self = &thread_segment });
-	ck_assert_uint_eq(pool_questions, before + 1); /* the default one */
+	/* The default one; twice where something must be added to it. */
+	ck_assert_uint_eq(pool_questions, before + (own_used ? 2 : 1));
 	return destroy_result;
 }
 
@@ -281,6 +289,21 @@ START_TEST(a_pool_that_is_destroyed_is_asked_no_more)
 	ck_assert_int_eq(cuMemPoolDestroy(OWN_POOL), CUDA_SUCCESS);
 	fake_look();
 	ck_assert_uint_eq(ask()->c, DEFAULT_BYTES);
+}
+END_TEST
+
+START_TEST(blocks_that_outlive_their_pool_make_us_ask_what_is_in_none)
+{
+	have_pools();
+	created_type = CU_MEM_ALLOCATION_TYPE_PINNED;
+	created_at = (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0 };
+	make_pool();
+	own_used = default_used = 3 << 20;
+	fake_set(API_cuMemPoolDestroy, destroy_pool);
+	destroy_result = CUDA_SUCCESS;
+	ck_assert_int_eq(cuMemPoolDestroy(OWN_POOL), CUDA_SUCCESS);
+	fake_look();
+	ck_assert_uint_eq(ask()->c, READING_CACHED | (DEFAULT_BYTES - default_used));
 }
 END_TEST
 
@@ -655,6 +678,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tests, pools_and_graphs_are_asked_too);
 	tcase_add_test(tests, pools_of_others_and_of_the_host_do_not_count);
 	tcase_add_test(tests, a_pool_that_is_destroyed_is_asked_no_more);
+	tcase_add_test(tests, blocks_that_outlive_their_pool_make_us_ask_what_is_in_none);
 	tcase_add_test(tests, nothing_is_asked_while_a_capture_is_live);
 	tcase_add_test(tests, a_load_is_weighed);
 	tcase_add_test(tests, a_counted_call_that_fails_is_weighed_in_order);
