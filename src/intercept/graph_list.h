@@ -33,18 +33,30 @@ struct graph_item {
 	uint8_t source, target; /* enum place_kind */
 	bool is_enabled;
 	bool is_conditional; /* inside of a conditional node */
+	bool is_lasting;     /* memory that outlives the launch; after graph_list_pair() */
+};
+
+/* Open addressing; without slots nothing was entered. */
+struct graph_index {
+	struct graph_slot *slot;
+	uint32_t mask;
+	unsigned int class;
 };
 
 struct graph_list {
 	struct graph_item *item;
 	uint32_t count, capacity;
 	unsigned int class;
-	bool is_incomplete; /* there is something that could not be read */
+	bool is_incomplete;	 /* there is something that could not be read */
+	struct graph_index node; /* items by node, from the first search on */
 };
 
 /* A new item behind the others, all 0 but enabled; its index, UINT32_MAX: no memory for it. */
 uint32_t graph_list_add(struct graph_list *list, enum graph_item_type type, uint64_t node);
 void graph_list_free(struct graph_list *list);
+
+/* What is copied by `item` is what `from` copies now. */
+void graph_list_copy(struct graph_item *item, const struct graph_item *from);
 
 /*
  * Take the copies of `from`, read from a graph of the same shape, into the items
@@ -54,8 +66,14 @@ void graph_list_free(struct graph_list *list);
 bool graph_list_assign(struct graph_list *list, uint32_t first, uint32_t count,
 		       const struct graph_list *from);
 
-/* The item of this node; UINT32_MAX: there is none. */
-uint32_t graph_list_find(const struct graph_list *list, uint64_t node);
+/* The item of this node in a list that grows no more; UINT32_MAX: there is none. */
+uint32_t graph_list_find(struct graph_list *list, uint64_t node);
+
+/*
+ * Mark memory that is allocated and not freed in the list, or freed and not
+ * allocated.  Where there is no memory to tell, nothing is marked.
+ */
+void graph_list_pair(struct graph_list *list);
 
 /* Memory for as long as a graph is read. */
 void *graph_list_take_memory(size_t bytes, unsigned int *class);

@@ -10,13 +10,12 @@
 
 #include <string.h>
 
-enum { WAYS = TRANSFER_KINDS * PLACE_KINDS * PLACE_KINDS };
-
-/* How much goes one way at each launch. */
+/* How much goes one way at each launch; those of conditional bodies apart from what surely runs. */
 struct way {
 	uint64_t bytes;
-	uint32_t copies; /* 0: nobody knows how many, and bytes are those of one run */
-	uint16_t aux;	 /* AUX_TRANSFER() */
+	uint32_t items; /* 0: nothing does any more */
+	uint16_t aux;	/* AUX_TRANSFER() */
+	bool is_conditional;
 };
 
 /*
@@ -47,7 +46,7 @@ struct memory {
 
 struct graph_work {
 	void *spare;
-	_Atomic(struct sums *) sums;	 /* NULL: nothing is copied */
+	_Atomic(struct sums *) sums;	 /* NULL: there is no memory for them */
 	_Atomic(struct memory *) memory; /* NULL: nothing is left or freed */
 	struct graph_list list;
 };
@@ -55,42 +54,21 @@ struct graph_work {
 static struct {
 	struct lock lock;
 	struct slab_spares works, sums, memories;
-	struct way scratch[2 * WAYS];
-	uint16_t at[2 * WAYS]; /* index in scratch + 1 */
 } kept;
 
 /* ------------------------------------------------------------------ sums */
 
-/* Under the lock.  Those of conditional bodies are kept apart from those that surely run. */
-static void add_up(const struct graph_item *item, uint32_t *count)
+/* What could not be read is a copy of which nothing is known. */
+static const struct graph_item unknown = {
+	.type = GRAPH_ITEM_COPY,
+	.kind = TRANSFER_UNKNOWN,
+	.is_enabled = true,
+	.is_conditional = true,
+};
+
+static struct sums *sums_of(const struct graph_work *work)
 {
-	unsigned int key = ((item->is_conditional * TRANSFER_KINDS + item->kind) * PLACE_KINDS +
-			    item->source) * PLACE_KINDS + item->target;
-	struct way *way;
-
-	if (!kept.at[key]) {
-		kept.scratch[*count] = (struct way){
-			.aux = AUX_TRANSFER(item->kind, item->source, item->target, 1),
-		};
-		kept.at[key] = (uint16_t)++*count;
-	}
-	way = &kept.scratch[kept.at[key] - 1];
-	way->bytes += item->bytes;
-	way->copies += !item->is_conditional;
-}
-
-/* Under the lock.  How many ways there are, in the scratch. */
-static uint32_t sum_up(const struct graph_list *list)
-{
-	uint32_t count = 0;
-
-	memset(kept.at, 0, sizeof(kept.at));
-	for (uint32_t i = 0; i < list->count; i++)
-		if (list->item[i].type == GRAPH_ITEM_COPY && list->item[i].is_enabled)
-			add_up(&list->item[i], &count);
-	if (list->is_incomplete && count < 2 * WAYS)
-		kept.scratch[count++] = (struct way){ .aux = AUX_TRANSFER(0, 0, 0, 1) };
-	return count;
+	return atomic_load_explicit(&work->sums, memory_order_relaxed);
 }
 
 /* Under the lock. */
@@ -102,44 +80,96 @@ static void drop_sums(struct graph_work *work)
 		slab_give(&kept.sums, sums, sums->class);
 }
 
-/* Under the lock. */
+/* Under the lock.  The same ways, with room for more. */
+static struct sums *grow_sums(struct graph_work *work)
+{
+	struct sums *old = sums_of(work);
+	unsigned int class = old ? old->class + 1 : 0;
+	struct sums *sums = slab_take(&kept.sums, class);
+
+	if (!sums)
+		return NULL;
+	sums->class = class;
+	sums->count = old ? old->count : 0;
+	if (old)
+		memcpy(sums->way, old->way, old->count * sizeof(struct way));
+	drop_sums(work);
+	atomic_store_explicit(&work->sums, sums, memory_order_release);
+	return sums;
+}
+
+static struct way *find_way(struct sums *sums, uint16_t aux, bool is_conditional)
+{
+	for (uint32_t i = 0; i < sums->count; i++)
+		if (sums->way[i].aux == aux && sums->way[i].is_conditional == is_conditional)
+			return &sums->way[i];
+	return NULL;
+}
+
+/* Under the lock.  The way of an item, a new one where it is the first; NULL: no memory. */
+static struct way *way_of(struct graph_work *work, const struct graph_item *item)
+{
+	uint16_t aux = AUX_TRANSFER(item->kind, item->source, item->target, 1);
+	struct sums *sums = sums_of(work);
+	struct way *way = find_way(sums, aux, item->is_conditional);
+
+	if (way)
+		return way;
+	if (sizeof(*sums) + (sums->count + 1) * sizeof(*way) > slab_bytes(sums->class))
+		sums = grow_sums(work);
+	if (!sums)
+		return NULL;
+	way = &sums->way[sums->count++];
+	*way = (struct way){ .aux = aux, .is_conditional = item->is_conditional };
+	return way;
+}
+
+/* Under the lock.  Once more or once less.  Sums that cannot hold an item are of no use. */
+static void count_item(struct graph_work *work, const struct graph_item *item, int by)
+{
+	struct way *way;
+
+	if (!sums_of(work) || item->type != GRAPH_ITEM_COPY || !item->is_enabled)
+		return;
+	way = way_of(work, item);
+	if (way) {
+		way->bytes += (uint64_t)by * item->bytes;
+		way->items += (uint32_t)by;
+	} else {
+		drop_sums(work);
+	}
+}
+
+/* Under the lock.  Before items change that are in the sums; pairs with enter_items(). */
+static void leave_items(struct graph_work *work, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = first; i < first + count; i++)
+		count_item(work, &work->list.item[i], -1);
+}
+
+/* Under the lock.  Of all items. */
 static void set_sums(struct graph_work *work)
 {
-	uint32_t count = sum_up(&work->list);
-	unsigned int class = slab_class(sizeof(struct sums) + count * sizeof(struct way));
-	struct sums *sums;
-
 	drop_sums(work);
-	sums = count ? slab_take(&kept.sums, class) : NULL;
-	if (!sums)
+	grow_sums(work);
+	for (uint32_t i = 0; i < work->list.count; i++)
+		count_item(work, &work->list.item[i], 1);
+	if (work->list.is_incomplete)
+		count_item(work, &unknown, 1);
+}
+
+/* Under the lock.  A program may change all its nodes at each step: by difference. */
+static void enter_items(struct graph_work *work, uint32_t first, uint32_t count)
+{
+	if (!sums_of(work)) {
+		set_sums(work);
 		return;
-	sums->class = class;
-	sums->count = count;
-	memcpy(sums->way, kept.scratch, count * sizeof(struct way));
-	atomic_store_explicit(&work->sums, sums, memory_order_release);
+	}
+	for (uint32_t i = first; i < first + count; i++)
+		count_item(work, &work->list.item[i], 1);
 }
 
 /* ------------------------------------------------------------------ memory */
-
-/* Whether another item of the graph does the opposite with the same address. */
-static bool is_paired(const struct graph_list *list, const struct graph_item *item)
-{
-	enum graph_item_type opposite = item->type == GRAPH_ITEM_ALLOC ? GRAPH_ITEM_FREE :
-									 GRAPH_ITEM_ALLOC;
-
-	for (uint32_t i = 0; i < list->count; i++)
-		if (list->item[i].type == opposite && list->item[i].address == item->address)
-			return true;
-	return false;
-}
-
-static bool is_lasting(const struct graph_list *list, uint32_t at)
-{
-	const struct graph_item *item = &list->item[at];
-
-	return (item->type == GRAPH_ITEM_ALLOC || item->type == GRAPH_ITEM_FREE) &&
-	       !is_paired(list, item);
-}
 
 /* Under the lock.  What is allocated and freed cannot be changed later on. */
 static void set_memory(struct graph_work *work)
@@ -151,7 +181,7 @@ static void set_memory(struct graph_work *work)
 
 	atomic_store_explicit(&work->memory, NULL, memory_order_relaxed);
 	for (uint32_t i = 0; i < list->count; i++)
-		count += is_lasting(list, i);
+		count += list->item[i].is_lasting;
 	class = slab_class(sizeof(*memory) + count * sizeof(*memory->block));
 	memory = count ? slab_take(&kept.memories, class) : NULL;
 	if (!memory)
@@ -159,7 +189,7 @@ static void set_memory(struct graph_work *work)
 	memory->class = class;
 	memory->count = 0;
 	for (uint32_t i = 0; i < list->count; i++)
-		if (is_lasting(list, i))
+		if (list->item[i].is_lasting)
 			memory->block[memory->count++] = (struct lasting){
 				list->item[i].address, list->item[i].bytes, list->item[i].device
 			};
@@ -205,6 +235,7 @@ void graph_work_keep(uint64_t exec, struct graph_list *list)
 {
 	struct graph_work *stale, *work = NULL;
 
+	graph_list_pair(list);
 	lock_take(&kept.lock);
 	stale = graph_table_take(exec);
 	if (stale)
@@ -247,30 +278,26 @@ bool graph_work_is_kept(uint64_t exec)
 	return graph_table_find(exec) != NULL;
 }
 
-/* Under the lock.  The copy of this node; NULL: there is none. */
-static struct graph_item *find_copy(struct graph_work *work, uint64_t node)
+/* Under the lock.  The copy of this node; UINT32_MAX: there is none. */
+static uint32_t find_copy(struct graph_work *work, uint64_t node)
 {
 	uint32_t at = work ? graph_list_find(&work->list, node) : UINT32_MAX;
 
-	if (at == UINT32_MAX || work->list.item[at].type != GRAPH_ITEM_COPY)
-		return NULL;
-	return &work->list.item[at];
+	return at != UINT32_MAX && work->list.item[at].type == GRAPH_ITEM_COPY ? at : UINT32_MAX;
 }
 
 void graph_work_change(uint64_t exec, uint64_t node, const struct graph_item *copy)
 {
 	struct graph_work *work;
-	struct graph_item *item;
+	uint32_t at;
 
 	lock_take(&kept.lock);
 	work = graph_table_find(exec);
-	item = find_copy(work, node);
-	if (item) {
-		item->bytes = copy->bytes;
-		item->kind = copy->kind;
-		item->source = copy->source;
-		item->target = copy->target;
-		set_sums(work);
+	at = find_copy(work, node);
+	if (at != UINT32_MAX) {
+		leave_items(work, at, 1);
+		graph_list_copy(&work->list.item[at], copy);
+		enter_items(work, at, 1);
 	}
 	lock_give(&kept.lock);
 }
@@ -278,14 +305,15 @@ void graph_work_change(uint64_t exec, uint64_t node, const struct graph_item *co
 void graph_work_enable(uint64_t exec, uint64_t node, bool is_enabled)
 {
 	struct graph_work *work;
-	struct graph_item *item;
+	uint32_t at;
 
 	lock_take(&kept.lock);
 	work = graph_table_find(exec);
-	item = find_copy(work, node);
-	if (item) {
-		item->is_enabled = is_enabled;
-		set_sums(work);
+	at = find_copy(work, node);
+	if (at != UINT32_MAX) {
+		leave_items(work, at, 1);
+		work->list.item[at].is_enabled = is_enabled;
+		enter_items(work, at, 1);
 	}
 	lock_give(&kept.lock);
 }
@@ -295,20 +323,33 @@ static void assign_all(struct graph_work *work, struct graph_list *list)
 {
 	struct graph_list old = work->list;
 
-	if (!old.is_incomplete && graph_list_assign(&work->list, 0, old.count, list))
-		return;
-	work->list = *list;
-	*list = old;
+	if (old.is_incomplete || !graph_list_assign(&work->list, 0, old.count, list)) {
+		work->list = *list;
+		*list = old;
+	}
+	set_sums(work);
+}
+
+/* Under the lock.  There is something now that could not be read. */
+static void lose_track(struct graph_work *work)
+{
+	if (!work->list.is_incomplete)
+		count_item(work, &unknown, 1);
+	work->list.is_incomplete = true;
 }
 
 /* Under the lock.  A child of another shape leaves it unknown what is copied there. */
 static void assign_child(struct graph_work *work, uint64_t node, const struct graph_list *list)
 {
 	uint32_t at = graph_list_find(&work->list, node);
+	uint32_t inside = at == UINT32_MAX ? 0 : work->list.item[at].inside;
+	bool is_assigned;
 
-	if (at == UINT32_MAX ||
-	    !graph_list_assign(&work->list, at + 1, work->list.item[at].inside, list))
-		work->list.is_incomplete = true;
+	leave_items(work, at + 1, inside);
+	is_assigned = at != UINT32_MAX && graph_list_assign(&work->list, at + 1, inside, list);
+	enter_items(work, at + 1, inside);
+	if (!is_assigned)
+		lose_track(work);
 }
 
 void graph_work_assign(uint64_t exec, uint64_t node, struct graph_list *list)
@@ -321,8 +362,6 @@ void graph_work_assign(uint64_t exec, uint64_t node, struct graph_list *list)
 		assign_child(work, node, list);
 	else if (work)
 		assign_all(work, list);
-	if (work)
-		set_sums(work);
 	lock_give(&kept.lock);
 	graph_list_free(list);
 }
@@ -332,14 +371,17 @@ void graph_work_assign(uint64_t exec, uint64_t node, struct graph_list *list)
 /* What no number is known of has not moved, as far as any sum is concerned. */
 static void write_way(struct call *call, const struct way *way, uint64_t stream, uint8_t captured)
 {
+	if (!way->items)
+		return;
 	call_write(call, &(struct call_facts){
 				 .kind = RECORD_TRANSFER,
-				 .a = way->copies,
+				 .a = way->is_conditional ? 0 : way->items,
 				 .c = way->bytes,
 				 .stream = stream,
 				 .context = current_number(),
 				 .aux = way->aux,
-				 .flags = RECORD_SUM | (way->copies ? captured : RECORD_CAPTURED),
+				 .flags = RECORD_SUM |
+					  (way->is_conditional ? RECORD_CAPTURED : captured),
 			 });
 }
 

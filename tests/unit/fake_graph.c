@@ -7,9 +7,14 @@
 CUgraphExec fake_exec;
 unsigned int fake_graph_asked;
 
+static struct fake_node *node_at(struct fake_graph *graph, size_t i)
+{
+	return graph->many ? &graph->many[i] : &graph->node[i];
+}
+
 static struct fake_node *add(struct fake_graph *graph, CUgraphNodeType type)
 {
-	struct fake_node *node = &graph->node[graph->count++];
+	struct fake_node *node = node_at(graph, graph->count++);
 
 	memset(node, 0, sizeof(*node));
 	node->type = type;
@@ -81,7 +86,7 @@ static CUresult CUDAAPI get_nodes(CUgraph handle, CUgraphNode *nodes, size_t *co
 
 	fake_graph_asked++;
 	for (size_t i = 0; nodes && i < *count && i < graph->count; i++)
-		nodes[i] = fake_graph_node(&graph->node[i]);
+		nodes[i] = fake_graph_node(node_at(graph, i));
 	*count = graph->count;
 	return CUDA_SUCCESS;
 }

@@ -26,6 +26,7 @@ struct fake_node {
 
 struct fake_graph {
 	struct fake_node node[FAKE_NODES];
+	struct fake_node *many; /* instead of these, as many as the test has made room for */
 	size_t count;
 };
 

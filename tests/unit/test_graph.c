@@ -233,6 +233,99 @@ START_TEST(changed_nodes_are_followed)
 }
 END_TEST
 
+START_TEST(a_child_of_another_shape_is_unknown)
+{
+	const struct fake_look *look;
+	struct fake_node *node;
+	CUgraphExec exec;
+
+	fake_graph_in(&child, host, DEVICE_BLOCK, 50);
+	node = fake_graph_child(&graph, &child);
+	exec = make(&graph);
+	for (int i = 0; i < 2; i++) {
+		fake_graph_in(&child, host, DEVICE_BLOCK, 1);
+		cuGraphExecChildGraphNodeSetParams(exec, fake_graph_node(node),
+						   fake_graph_handle(&child));
+		fake_look();
+		look = launch(exec);
+		ck_assert_uint_eq(look->count, 3);
+		expect_way(look, TRANSFER_UNKNOWN, 0, 0);
+		expect_way(look, TRANSFER_H2D, 1, 50);
+	}
+}
+END_TEST
+
+enum { NODES = 3000, CHANGES = 6000 };
+
+static struct fake_node nodes[NODES];
+
+/* What a node does by now, as the test knows it. */
+static struct model {
+	enum transfer_kind kind;
+	size_t bytes;
+	bool is_enabled;
+} model[NODES];
+
+static void expect_model(CUgraphExec exec)
+{
+	uint64_t copies[TRANSFER_KINDS] = { 0 }, bytes[TRANSFER_KINDS] = { 0 };
+	const struct fake_look *look = launch(exec);
+	uint32_t ways = 0;
+
+	for (int i = 0; i < NODES; i++) {
+		copies[model[i].kind] += model[i].is_enabled;
+		bytes[model[i].kind] += model[i].is_enabled ? model[i].bytes : 0;
+	}
+	for (enum transfer_kind kind = 0; kind < TRANSFER_KINDS; kind++) {
+		ways += copies[kind] != 0;
+		if (copies[kind])
+			expect_way(look, kind, copies[kind], bytes[kind]);
+	}
+	ck_assert_uint_eq(look->count, 1 + ways);
+}
+
+static void change_node(CUgraphExec exec, unsigned int i, unsigned int random)
+{
+	CUDA_MEMCPY3D copy = nodes[i].copy;
+
+	if (model[i].kind == TRANSFER_MEMSET || random % 3 == 0) {
+		model[i].is_enabled = !model[i].is_enabled;
+		cuGraphNodeSetEnabled(exec, fake_graph_node(&nodes[i]), model[i].is_enabled);
+	} else {
+		model[i].kind = random & 1 ? TRANSFER_H2D : TRANSFER_D2D;
+		model[i].bytes = copy.WidthInBytes = random % 1000;
+		copy.srcMemoryType = random & 1 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		copy.srcDevice = DEVICE_BLOCK;
+		cuGraphExecMemcpyNodeSetParams(exec, fake_graph_node(&nodes[i]), &copy, NULL);
+	}
+	fake_look();
+}
+
+/* Sums change by difference: those of all nodes, made anew here, tell whether that is right. */
+START_TEST(thousands_of_nodes_are_changed)
+{
+	unsigned int random = 1;
+	CUgraphExec exec;
+
+	graph.many = nodes;
+	for (unsigned int i = 0; i < NODES; i++) {
+		model[i] = (struct model){ i % 3 ? TRANSFER_H2D : TRANSFER_MEMSET, i, true };
+		if (i % 3)
+			fake_graph_in(&graph, host, DEVICE_BLOCK, i);
+		else
+			fake_graph_fill(&graph, DEVICE_BLOCK, 1, i, 1);
+	}
+	exec = make(&graph);
+	for (unsigned int i = 0; i < CHANGES; i++) {
+		if (i % 100 == 0)
+			expect_model(exec);
+		random = random * 1664525 + 1013904223;
+		change_node(exec, (random >> 8) % NODES, random >> 12);
+	}
+	expect_model(exec);
+}
+END_TEST
+
 /* As measured: handles stay those of the first graph, and what is off stays off. */
 START_TEST(an_update_changes_all_but_what_is_enabled)
 {
@@ -459,6 +552,19 @@ START_TEST(memory_that_a_launch_leaves_is_a_block)
 }
 END_TEST
 
+/* Pairs stand far from each other, but for one block that stays. */
+START_TEST(thousands_of_blocks_are_paired)
+{
+	graph.many = nodes;
+	for (int i = 0; i < NODES / 2; i++)
+		fake_graph_alloc(&graph, 0xa0000 + 512 * (CUdeviceptr)i, 512);
+	for (int i = NODES / 2; --i >= 0;)
+		if (i != 700)
+			fake_graph_free(&graph, 0xa0000 + 512 * (CUdeviceptr)i);
+	expect_block(launch(make(&graph)), RECORD_ALLOC, 0xa0000 + 512 * 700, 512);
+}
+END_TEST
+
 START_TEST(a_launch_may_free_what_another_has_left)
 {
 	struct block block;
@@ -569,6 +675,8 @@ int main(void)
 	tcase_add_test(work, the_graph_may_be_gone_before_the_launch);
 	tcase_add_test(work, children_are_part_of_it_and_can_be_changed);
 	tcase_add_test(work, changed_nodes_are_followed);
+	tcase_add_test(work, a_child_of_another_shape_is_unknown);
+	tcase_add_test(work, thousands_of_nodes_are_changed);
 	tcase_add_test(work, an_update_changes_all_but_what_is_enabled);
 	tcase_add_test(work, an_update_that_cannot_be_read_leaves_nothing_of_before);
 	tcase_add_test(work, an_update_of_what_copies_nothing_asks_nothing);
@@ -578,6 +686,7 @@ int main(void)
 	tcase_add_test(work, what_cannot_be_read_is_said);
 	tcase_add_test(work, a_launch_into_a_capture_moves_nothing);
 	tcase_add_test(work, memory_that_a_launch_leaves_is_a_block);
+	tcase_add_test(work, thousands_of_blocks_are_paired);
 	tcase_add_test(work, a_launch_may_free_what_another_has_left);
 	tcase_add_test(work, many_graphs_are_kept_at_a_time);
 	tcase_add_test(work, threads_have_graphs_of_their_own);
