@@ -8,9 +8,15 @@
 #include "core/context.h"
 #include "core/lock.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
-enum { BUCKETS = 1024, DEVICES = 256 };
+enum { BUCKETS = 1024, DEVICES = 256, YIELDS = 200, SLEEP_NS = 50000 };
+
+/* Of an entry's guests: calls that may end it count above, visitors below. */
+enum { CLOSED = 1 << 16, VISITORS = CLOSED - 1 };
 
 struct entry {
 	uint64_t handle;
@@ -18,6 +24,7 @@ struct entry {
 	int16_t device;
 	bool is_primary;
 	_Atomic bool is_dead;
+	_Atomic uint32_t guests; /* of a dead context whatever it was */
 };
 
 static struct entry entries[CONTEXT_MAX + 1]; /* by number; pages are touched as used */
@@ -120,6 +127,7 @@ static uint32_t append_entry(uint64_t handle, int device, bool is_primary)
 	entry->handle = handle;
 	entry->device = (int16_t)device;
 	entry->is_primary = is_primary;
+	atomic_store_explicit(&entry->guests, 0, memory_order_relaxed);
 	entry->next = skip_dead(atomic_load_explicit(bucket_of(handle), memory_order_relaxed));
 	atomic_store_explicit(&entry->is_dead, false, memory_order_relaxed);
 	atomic_store_explicit(&count, number, memory_order_release);
@@ -170,6 +178,50 @@ uint32_t context_kill(uint64_t handle)
 	}
 	lock_give(&adding);
 	return number;
+}
+
+/*
+ * Dead is looked at last: a context can be found dead by another call than the one
+ * that has ended it, which then believes that it must spare it.
+ */
+bool context_visit(uint32_t number)
+{
+	struct entry *entry = &entries[number];
+
+	if (!(atomic_fetch_add_explicit(&entry->guests, 1, memory_order_acquire) / CLOSED) &&
+	    !atomic_load_explicit(&entry->is_dead, memory_order_relaxed))
+		return true;
+	context_leave(number);
+	return false;
+}
+
+void context_leave(uint32_t number)
+{
+	atomic_fetch_sub_explicit(&entries[number].guests, 1, memory_order_release);
+}
+
+void context_close(uint32_t number)
+{
+	const struct timespec nap = { .tv_nsec = SLEEP_NS };
+	int saved_errno = errno;
+
+	if (!number)
+		return;
+	atomic_fetch_add_explicit(&entries[number].guests, CLOSED, memory_order_acquire);
+	for (int i = 0; atomic_load_explicit(&entries[number].guests, memory_order_acquire) &
+			VISITORS; i++) {
+		if (i < YIELDS)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+	}
+	errno = saved_errno;
+}
+
+void context_spare(uint32_t number)
+{
+	if (number)
+		atomic_fetch_sub_explicit(&entries[number].guests, CLOSED, memory_order_release);
 }
 
 uint32_t context_epoch(void)

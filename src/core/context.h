@@ -43,6 +43,22 @@ int context_device(uint32_t number);
 /* The living primary context of a device, if seen. */
 bool context_find_primary(int device, struct context *context);
 
+/*
+ * Whoever makes a context current that is not the program's choice just now is its
+ * visitor: true, and it does not end before context_leave().  False: it is dead, or
+ * a call that may end it is in flight.  Waits for nothing.
+ */
+bool context_visit(uint32_t number);
+void context_leave(uint32_t number);
+
+/*
+ * Ahead of a call that may end the context: waits until its visitors have left, and
+ * lets none in before context_spare(), which is for one that has not ended after all.
+ * Number 0 is nobody.
+ */
+void context_close(uint32_t number);
+void context_spare(uint32_t number);
+
 /* Changes whenever a context dies: caches of the current context compare it. */
 uint32_t context_epoch(void);
 

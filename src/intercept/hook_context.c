@@ -10,7 +10,6 @@
 #include "intercept/deferral.h"
 #include "intercept/gpu_times.h"
 #include "intercept/hook.h"
-#include "intercept/limit.h"
 #include "intercept/reading.h"
 #include "intercept/real.h"
 
@@ -57,13 +56,13 @@ static void expect(struct call *call, uint32_t number, bool is_certain)
 	dying = number;
 	gpu_times_flush();
 	deferral_suspend(dying, is_certain);
-	limit_ask_stay_home();
+	context_close(dying);
 }
 
 /* What has not ended goes on. */
 static void spare(void)
 {
-	limit_ask_go_out();
+	context_spare(dying);
 	deferral_resume(dying);
 	dying = 0;
 }

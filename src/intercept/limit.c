@@ -267,6 +267,5 @@ void limit_reset(void)
 	for (int i = 0; i < DEVICES; i++)
 		atomic_store_explicit(&claimed[i], 0, memory_order_relaxed);
 	lock_give(&asking);
-	limit_ask_reset();
 	limit_share_forget();
 }

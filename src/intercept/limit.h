@@ -68,14 +68,8 @@ bool limit_ask_current(struct limit_memory *memory);
  */
 bool limit_ask(int device, struct limit_memory *memory);
 
-/* Between them a context may die, and those of other threads are left alone. */
-void limit_ask_stay_home(void);
-void limit_ask_go_out(void);
-
 /* What blocks of the program take of a device, at least. */
 uint64_t limit_ask_own_bytes(int device);
-
-void limit_ask_reset(void);
 
 /*
  * limit_share.c, one caller at a time.  Whether a block of less than a page finds

@@ -2,19 +2,16 @@
 /*
  * The driver tells of the device of the current context only.  Elsewhere one of
  * the program's other contexts is made current for the question; it must not
- * die meanwhile, which limit_ask_stay_home() sees to.
+ * die meanwhile, which context_visit() sees to.
  */
 #include "core/context.h"
-#include "core/lock.h"
 #include "core/tracker.h"
 #include "intercept/current.h"
+#include "intercept/green.h"
 #include "intercept/limit.h"
 #include "intercept/real.h"
 
 #include <errno.h>
-
-static struct lock outside; /* held by who uses another context than the current one */
-static uint32_t deaths;	    /* calls in flight that may end a context; under that lock */
 
 bool limit_ask_current(struct limit_memory *memory)
 {
@@ -28,24 +25,7 @@ bool limit_ask_current(struct limit_memory *memory)
 	return true;
 }
 
-void limit_ask_stay_home(void)
-{
-	if (!limit_is_on())
-		return;
-	lock_take(&outside);
-	deaths++;
-	lock_give(&outside);
-}
-
-void limit_ask_go_out(void)
-{
-	if (!limit_is_on())
-		return;
-	lock_take(&outside);
-	deaths--;
-	lock_give(&outside);
-}
-
+/* As its visitor. */
 static bool ask_in(uint64_t handle, struct limit_memory *memory)
 {
 	CUcontext context = (CUcontext)(uintptr_t)handle;
@@ -59,16 +39,20 @@ static bool ask_in(uint64_t handle, struct limit_memory *memory)
 	return is_known;
 }
 
-/* Under the lock. */
+/* A view of a green context is left alone: it may end without the context beneath. */
 static bool ask_outside(int device, struct limit_memory *memory)
 {
+	bool is_known = false;
 	struct context context;
 
-	for (uint32_t number = 1; !deaths && context_get(number, &context); number++)
-		if (!context.is_dead && context.device == device &&
-		    ask_in(context.handle, memory))
-			return true;
-	return false;
+	for (uint32_t number = 1; !is_known && context_get(number, &context); number++) {
+		if (context.is_dead || context.device != device ||
+		    green_primary(context.handle) || !context_visit(number))
+			continue;
+		is_known = ask_in(context.handle, memory);
+		context_leave(number);
+	}
+	return is_known;
 }
 
 struct own {
@@ -124,16 +108,7 @@ bool limit_ask(int device, struct limit_memory *memory)
 
 	if (now->handle && now->device == device && limit_ask_current(memory))
 		return true;
-	lock_take(&outside);
-	is_known = ask_outside(device, memory);
-	lock_give(&outside);
-	is_known = is_known || estimate(device, memory);
+	is_known = ask_outside(device, memory) || estimate(device, memory);
 	errno = saved_errno;
 	return is_known;
-}
-
-void limit_ask_reset(void)
-{
-	deaths = 0;
-	lock_give(&outside);
 }

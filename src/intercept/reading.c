@@ -3,6 +3,7 @@
 #include "core/context.h"
 #include "core/gate.h"
 #include "intercept/current.h"
+#include "intercept/green.h"
 #include "intercept/pool_list.h"
 #include "intercept/real.h"
 
@@ -154,15 +155,13 @@ static bool take(struct call *call, struct reading *reading)
 	return is_taken;
 }
 
-/* The device of another context than the current one can be asked in that context only. */
-static bool take_in(struct call *call, uint64_t handle, struct reading *reading)
+/* As a visitor of the context, which may be the current one already. */
+static bool take_there(struct call *call, uint64_t handle, struct reading *reading)
 {
 	CUcontext context = (CUcontext)(uintptr_t)handle;
 	int saved_errno = errno;
 	bool is_taken = false;
 
-	if (gate_is_shut())
-		return false;
 	if (current_ask()->handle == handle)
 		return take(call, reading);
 	if (REAL(driver, cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
@@ -171,6 +170,22 @@ static bool take_in(struct call *call, uint64_t handle, struct reading *reading)
 		current_forget();
 	}
 	errno = saved_errno;
+	return is_taken;
+}
+
+/*
+ * The device of another context than the current one can be asked in that context
+ * only.  One that another thread is about to end is left alone, even if it is the
+ * current one.
+ */
+static bool take_in(struct call *call, const struct context *context, struct reading *reading)
+{
+	bool is_taken;
+
+	if (gate_is_shut() || !context_visit(context->number))
+		return false;
+	is_taken = take_there(call, context->handle, reading);
+	context_leave(context->number);
 	return is_taken;
 }
 
@@ -255,8 +270,11 @@ static void note_growth(uint16_t api, bool has_changed)
 /* What there was before the context somebody else may know, as of the start of the call. */
 static void weigh_context(struct call *call, struct reading *reading)
 {
+	struct context context;
+
 	reading->start = call->start;
-	take_in(call, call->weighed_at, reading);
+	if (context_find(call->weighed_at, &context))
+		take_in(call, &context, reading);
 }
 
 void reading_weigh_again(struct call *call)
@@ -316,11 +334,14 @@ void reading_before_end(struct call *call, uint32_t number, bool is_certain)
 	if (!is_certain &&
 	    !(pace_is_over(call->start) && pace_claim(context.device, call->self->clock)))
 		return;
-	if (take_in(call, context.handle, &reading))
+	if (take_in(call, &context, &reading))
 		begin_again(call);
 }
 
-/* Once per device, in whichever of its living contexts still answers. */
+/*
+ * Once per device, in whichever of its living contexts still answers.  A view of a
+ * green context shows the primary one's memory, and may end without it.
+ */
 static void read_devices(struct call *call)
 {
 	bool is_read[DEVICES] = { false };
@@ -330,8 +351,9 @@ static void read_devices(struct call *call)
 		struct reading reading = { .moment = READING_EXIT };
 		int device = context.device;
 
-		if (!context.is_dead && device >= 0 && device < DEVICES && !is_read[device])
-			is_read[device] = take_in(call, context.handle, &reading);
+		if (!context.is_dead && device >= 0 && device < DEVICES && !is_read[device] &&
+		    !green_primary(context.handle))
+			is_read[device] = take_in(call, &context, &reading);
 	}
 }
 

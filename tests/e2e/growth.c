@@ -3,7 +3,7 @@
  * growth.c - what makes a driver take memory of its own, one case a run:
  *
  *	growth code|lazy|stream|graph|setting|context|devices|pool|quiet|oom|
- *	       capture|fork|release
+ *	       capture|fork|release|leave
  *
  * A case prints what the program sees of it; what the trace must show stands in
  * readings.sh.
@@ -296,6 +296,35 @@ static void release_late(void)
 	start();
 }
 
+static _Atomic bool is_leaving;
+
+static void tell(void)
+{
+	atomic_store(&is_leaving, true);
+}
+
+/* A while later the end of the process is busy in that context. */
+static void *end_context(void *other)
+{
+	while (!atomic_load(&is_leaving))
+		usleep(1000);
+	usleep(50000);
+	cuCtxDestroy((CUcontext)other);
+	return NULL;
+}
+
+static void leave_beside_a_destroyer(void)
+{
+	pthread_t thread;
+	CUcontext other;
+
+	do_call(cuInit(0));
+	atexit(tell);
+	do_call(cuCtxCreate(&other, NULL, 0, 0));
+	do_call(cuCtxSetCurrent(NULL));
+	pthread_create(&thread, NULL, end_context, other);
+}
+
 int main(int count, char **argument)
 {
 	static const struct {
@@ -308,7 +337,7 @@ int main(int count, char **argument)
 		{ "devices", use_devices },	{ "pool", use_pools },
 		{ "quiet", allocate_at_times }, { "oom", run_out },
 		{ "capture", capture_in_the_middle }, { "fork", leave_a_child },
-		{ "release", release_late },
+		{ "release", release_late },	{ "leave", leave_beside_a_destroyer },
 	};
 
 	for (size_t i = 0; count == 2 && i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -168,6 +168,13 @@ it_reads_while_the_driver_still_answers() {
 	expect_equal "moments" "after exit" "$(moments | cut -d' ' -f1-2)"
 }
 
+# A thread that destroys a context waits for a question that is put in it.
+it_asks_at_the_end_in_no_context_that_is_gone() {
+	export SIMCUDA_DELAY=cuCtxPushCurrent_v2:1:200000
+	grow immediate leave
+	expect_match "moments" "^after( quiet)? exit$" "$(moments)"
+}
+
 # Our own questions are none of the program's.
 it_counts_no_question_of_its_own() {
 	grow immediate quiet

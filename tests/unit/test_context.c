@@ -3,7 +3,9 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 START_TEST(numbers_count_from_one)
 {
@@ -118,6 +120,58 @@ START_TEST(reset_forgets_all)
 }
 END_TEST
 
+START_TEST(nobody_visits_what_may_end)
+{
+	bool is_new;
+	uint32_t number = context_add(0x1000, 0, false, &is_new);
+
+	ck_assert(context_visit(number));
+	ck_assert(context_visit(number)); /* two threads may */
+	context_leave(number);
+	context_leave(number);
+	context_close(number);
+	context_close(number); /* two threads release a primary context */
+	ck_assert(!context_visit(number));
+	context_spare(number);
+	ck_assert(!context_visit(number));
+	context_spare(number);
+	ck_assert(context_visit(number));
+	context_leave(number);
+	context_kill(0x1000);
+	ck_assert(!context_visit(number));
+	context_close(0);
+	context_spare(0);
+}
+END_TEST
+
+static _Atomic bool has_left;
+
+static void *visit_a_while(void *argument)
+{
+	uint32_t number = *(const uint32_t *)argument;
+
+	usleep(20000);
+	has_left = true;
+	context_leave(number);
+	return NULL;
+}
+
+START_TEST(the_end_waits_for_visitors)
+{
+	bool is_new;
+	uint32_t number = context_add(0x1000, 0, false, &is_new);
+	pthread_t thread;
+
+	has_left = false;
+	ck_assert(context_visit(number));
+	pthread_create(&thread, NULL, visit_a_while, &number);
+	context_close(number);
+	ck_assert(has_left);
+	pthread_join(thread, NULL);
+	context_spare(number);
+}
+END_TEST
+
 enum { THREADS = 8, HANDLES = 500 };
 
 static _Atomic uint32_t new_count;
@@ -168,6 +222,8 @@ int main(void)
 	tcase_add_test(tests, primary_context_of_a_device);
 	tcase_add_test(tests, numbers_run_out);
 	tcase_add_test(tests, reset_forgets_all);
+	tcase_add_test(tests, nobody_visits_what_may_end);
+	tcase_add_test(tests, the_end_waits_for_visitors);
 	tcase_add_test(tests, racing_threads_agree);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);

@@ -3,6 +3,7 @@
  * A limit of 64 MiB on a device of 1 GiB, of which the test says how much is in
  * use: what is told, what is refused, and what happens before it is.
  */
+#include "core/context.h"
 #include "core/gate.h"
 #include "fake_queue.h"
 #include "intercept/deferral.h"
@@ -437,16 +438,18 @@ END_TEST
 START_TEST(no_other_context_is_touched_while_one_may_die)
 {
 	CUcontext before = fake_context;
+	struct context other;
 	uint32_t pushes;
 
 	ck_assert_int_eq(cuCtxSetCurrent((CUcontext)0x2000), CUDA_SUCCESS);
 	ck_assert_int_eq(cuCtxSetCurrent(before), CUDA_SUCCESS);
+	ck_assert(context_find(0x2000, &other));
 	atomic_store(&used_by_1, LIMIT);
 	pushes = fake_calls(API_cuCtxPushCurrent_v2);
-	limit_ask_stay_home();
+	context_close(other.number);
 	ck_assert_int_eq(create_on(1, PAGE), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_calls(API_cuCtxPushCurrent_v2), pushes);
-	limit_ask_go_out();
+	context_spare(other.number);
 	ck_assert_int_eq(create_on(1, PAGE), CUDA_ERROR_OUT_OF_MEMORY);
 }
 END_TEST
