@@ -455,6 +455,18 @@ CREATE TABLE overhead (			-- what the driver keeps for a context, beside the pro
 	ended_ns INTEGER
 );
 
+CREATE TABLE overhead_step (		-- of overhead, what grew by calls whose readings have no rows: there
+					-- are many, and these are their sums
+	process_id INTEGER NOT NULL REFERENCES process,
+	device_id INTEGER NOT NULL REFERENCES device,
+	context_id INTEGER NOT NULL REFERENCES context,
+	kind TEXT NOT NULL,
+	at_ns INTEGER NOT NULL,		-- of the last of them
+	bytes INTEGER NOT NULL,
+	calls INTEGER NOT NULL,
+	PRIMARY KEY (context_id, kind, at_ns)
+) WITHOUT ROWID;
+
 CREATE TABLE device_sample (		-- what NVML said was free, seldom; the newest before a context
 	id INTEGER PRIMARY KEY,
 	at_ns INTEGER NOT NULL,

@@ -267,6 +267,10 @@ it_knows_that_an_exported_handle_lives_elsewhere() {
 	walk_into vmm-exported
 	traces_say "exported" "vmm:$step" "
 		SELECT kind || ':' || bytes FROM allocation WHERE is_exported"
+	traces_say "released where it was exported" "cuMemRelease:freed" "
+		SELECT f.name || ':' || a.release_cause
+		FROM allocation a JOIN api f ON f.id = a.free_api_id
+		WHERE a.is_exported AND a.released_ns IS NOT NULL"
 	traces_say "bytes of what was imported" 0 "
 		SELECT sum(footprint_bytes) FROM allocation
 		WHERE process_id = (SELECT process_id FROM allocation WHERE kind = 'ipc')

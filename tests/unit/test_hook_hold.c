@@ -363,6 +363,31 @@ START_TEST(an_exported_handle_names_its_block)
 }
 END_TEST
 
+static CUresult CUDAAPI import_memory(CUmemGenericAllocationHandle *handle, void *shareable,
+				      CUmemAllocationHandleType type)
+{
+	(void)shareable;
+	(void)type;
+	*handle = MEMORY;
+	return fake_result;
+}
+
+/* A driver that gives the handle it has already gives one reference more. */
+START_TEST(own_memory_imported_again_is_released_twice)
+{
+	uint64_t id = make_memory();
+
+	fake_set(API_cuMemImportFromShareableHandle, import_memory);
+	cuMemImportFromShareableHandle(&(CUmemGenericAllocationHandle){ 0 }, NULL,
+				       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	fake_look_one(RECORD_OPERATION, API_cuMemImportFromShareableHandle);
+	cuMemRelease(MEMORY);
+	fake_look_one(RECORD_OPERATION, API_cuMemRelease);
+	cuMemRelease(MEMORY);
+	expect_end(id, API_cuMemRelease);
+}
+END_TEST
+
 static CUresult CUDAAPI do_memory_ops(CUstream stream, unsigned int count,
 				      CUstreamBatchMemOpParams *list, unsigned int flags)
 {
@@ -497,6 +522,7 @@ int main(void)
 	tcase_add_test(held, memory_of_an_array_goes_with_it);
 	tcase_add_test(held, graphics_memory_is_a_block_while_it_is_mapped);
 	tcase_add_test(held, an_exported_handle_names_its_block);
+	tcase_add_test(held, own_memory_imported_again_is_released_twice);
 	tcase_add_test(held, each_memory_operation_of_a_batch_has_its_address);
 	tcase_add_test(held, settings_say_what_they_set);
 	tcase_add_test(held, a_private_table_is_named_once);

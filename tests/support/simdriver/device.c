@@ -5,6 +5,7 @@
 #include "sim.h"
 #include "account.h"
 #include "entries.h"
+#include "vmm.h"
 
 static struct device devices[SIM_DEVICES_MAX];
 
@@ -23,8 +24,10 @@ CUresult device_find(CUdevice index, struct device **device)
 
 bool device_charge(struct device *device, size_t bytes)
 {
-	size_t used = atomic_load(&device->used);
+	size_t used;
 
+	vmm_sweep();
+	used = atomic_load(&device->used);
 	do {
 		if (bytes > device->total - used)
 			return false;

@@ -6,6 +6,7 @@
 #include "account.h"
 #include "entries.h"
 #include "share.h"
+#include "vmm.h"
 
 struct block *memory_block(enum block_kind kind, char *base, size_t size, size_t span)
 {
@@ -377,6 +378,7 @@ CUresult memory_info(size_t *free, size_t *total)
 
 	if (!free || !total)
 		return CUDA_ERROR_INVALID_VALUE;
+	vmm_sweep();
 	*free = device->total - account_used(device);
 	*total = device->total;
 	return CUDA_SUCCESS;

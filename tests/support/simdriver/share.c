@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -47,6 +48,32 @@ bool share_is_file(int fd, const char *what, int *device)
 		return false;
 	*device = atoi(target + skip);
 	return *device >= 0 && *device < settings.devices;
+}
+
+/*
+ * A file opened anew, not a copy of the descriptor: its lock lasts until all copies
+ * of it are closed, in whichever process.
+ */
+int share_hand_out(int fd)
+{
+	char path[64];
+	int out;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	out = open(path, O_RDWR | O_CLOEXEC);
+	if (out >= 0 && flock(out, LOCK_SH)) {
+		close(out);
+		return -1;
+	}
+	return out;
+}
+
+bool share_is_handed_out(int fd)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB))
+		return true;
+	flock(fd, LOCK_UN);
+	return false;
 }
 
 CUresult share_write_file_ticket(struct share_ticket *ticket, uint32_t magic, int fd, int device)

@@ -20,6 +20,9 @@ struct share_ticket {
 int share_new_file(const char *what, int device, size_t bytes);
 /* Whether the descriptor is such a file, and then of which device. */
 bool share_is_file(int fd, const char *what, int *device);
+/* A descriptor for others; whether any that was made so is still open, wherever it went. */
+int share_hand_out(int fd);
+bool share_is_handed_out(int fd);
 /* Where the block's bytes are in a file; makes one of its pages at first. */
 CUresult share_write_ticket(struct share_ticket *ticket, uint32_t magic, struct block *block);
 /* A descriptor of the ticket's file; -1 when its process or the file is gone. */

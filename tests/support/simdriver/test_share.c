@@ -307,6 +307,33 @@ START_TEST(memory_made_by_hand_is_imported_by_another_process)
 }
 END_TEST
 
+/* Released by its maker, it fills the device until the descriptor and its imports are gone. */
+START_TEST(an_open_descriptor_keeps_the_memory)
+{
+	CUmemGenericAllocationHandle handle, again;
+	struct bench b;
+	size_t before;
+	int fd, copy;
+
+	bench_open(&b);
+	before = bench_free_bytes();
+	ck_cu(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+	ck_cu(cuMemExportToShareableHandle(&fd, handle,
+					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ck_cu(cuMemRelease(handle));
+	ck_assert_uint_eq(before - bench_free_bytes(), 2 * MIB);
+	copy = dup(fd);
+	close(fd);
+	ck_assert_uint_eq(before - bench_free_bytes(), 2 * MIB);
+	ck_cu(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)copy,
+					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	close(copy);
+	ck_assert_uint_eq(before - bench_free_bytes(), 2 * MIB);
+	ck_cu(cuMemRelease(again));
+	ck_assert_uint_eq(bench_free_bytes(), before);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ pools */
 
 static void give_pool(void)
@@ -461,6 +488,7 @@ Suite *suite_share(void)
 	tcase_add_test(tcase, the_handle_of_a_freed_block_opens_nothing);
 	tcase_add_test(tcase, an_event_orders_the_work_of_two_processes);
 	tcase_add_test(tcase, memory_made_by_hand_is_imported_by_another_process);
+	tcase_add_test(tcase, an_open_descriptor_keeps_the_memory);
 	tcase_add_test(tcase, a_pool_and_its_blocks_are_imported_by_another_process);
 	tcase_add_test(tcase, processes_can_fill_one_device);
 	suite_add_tcase(suite, tcase);

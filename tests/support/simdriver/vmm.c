@@ -26,6 +26,17 @@ struct reservation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct reservation *reservations;
 
+/* Bytes that nobody here has a handle to: a descriptor that was exported keeps them. */
+struct outlived {
+	struct device *device;
+	size_t bytes;
+	int fd;
+	struct outlived *next;
+};
+
+static pthread_mutex_t outlived_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct outlived *_Atomic outlived;
+
 void vmm_lock(void)
 {
 	pthread_mutex_lock(&lock);
@@ -200,16 +211,59 @@ CUresult vmm_create(CUmemGenericAllocationHandle *handle, size_t size,
 	return CUDA_SUCCESS;
 }
 
+static void end_outlived(struct outlived *found)
+{
+	close(found->fd);
+	device_discharge(found->device, found->bytes);
+	free(found);
+}
+
+/* Nobody says that a descriptor was closed, so one looks whenever the bytes may be missed. */
+void vmm_sweep(void)
+{
+	struct outlived *left, *next;
+
+	if (!outlived)
+		return;
+	pthread_mutex_lock(&outlived_lock);
+	left = atomic_exchange(&outlived, NULL);
+	for (; left; left = next) {
+		next = left->next;
+		if (share_is_handed_out(left->fd)) {
+			left->next = outlived;
+			outlived = left;
+		} else {
+			end_outlived(left);
+		}
+	}
+	pthread_mutex_unlock(&outlived_lock);
+}
+
+static void end_bytes(const struct memory *memory)
+{
+	struct outlived *made = malloc(sizeof(*made));
+
+	if (!made)
+		config_die("no memory to end memory");
+	*made = (struct outlived){ memory->device, memory->bytes, memory->fd, NULL };
+	pthread_mutex_lock(&outlived_lock);
+	made->next = outlived;
+	outlived = made;
+	pthread_mutex_unlock(&outlived_lock);
+	vmm_sweep();
+}
+
 /* The memory goes when it has neither handles nor mappings, in whichever order. */
 static void drop_if_unused(struct memory *memory)
 {
 	if (memory->handles || memory->mappings)
 		return;
-	close(memory->fd);
+	if (memory->team || memory->imported)
+		close(memory->fd);
+	else
+		end_bytes(memory);
 	if (memory->team)
 		multicast_end(memory->team);
-	else if (!memory->imported)
-		device_discharge(memory->device, memory->bytes);
 	handle_give(OBJECT_MEMORY, memory);
 }
 
@@ -443,7 +497,7 @@ CUresult vmm_export(void *shareableHandle, CUmemGenericAllocationHandle handle,
 	if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
 	    memory->prop.requestedHandleTypes != handleType)
 		return CUDA_ERROR_INVALID_VALUE;
-	fd = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0);
+	fd = share_hand_out(memory->fd);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	*(int *)shareableHandle = fd;

@@ -29,6 +29,9 @@ void vmm_unlock(void);
 /* One mapping, or one binding, of the memory less. */
 void vmm_drop_mapping(struct memory *memory);
 
+/* Counts no longer what only descriptors had that are closed by now. */
+void vmm_sweep(void);
+
 /* Until every device of the team is there. */
 void multicast_wait(const struct team *team);
 /* Lets go of what is bound; the lock of vmm.c is held. */
