@@ -5,7 +5,7 @@
 #include <string.h>
 
 CUgraphExec fake_exec;
-unsigned int fake_graph_asked;
+_Atomic unsigned int fake_graph_asked;
 
 static struct fake_node *node_at(struct fake_graph *graph, size_t i)
 {

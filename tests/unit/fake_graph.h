@@ -34,7 +34,7 @@ struct fake_graph {
 extern CUgraphExec fake_exec;
 
 /* How often the driver was asked for the nodes of a graph. */
-extern unsigned int fake_graph_asked;
+extern _Atomic unsigned int fake_graph_asked;
 
 /* The functions that make, change and launch graphs, and all questions. */
 void fake_graph_start(void);
