@@ -98,26 +98,33 @@ bool hook_room_array_v1(struct call *call, const CUDA_ARRAY_DESCRIPTOR_v1 *shape
 }
 
 /* On a capturing stream nothing is allocated: an address is set aside for a graph. */
-static bool has_pooled_room(struct call *call, uint64_t bytes, uint64_t pool, int place,
-			    uint64_t stream)
+static bool has_pooled_room(struct call *call, struct limit_need *need, int place)
 {
-	return has_room(call, &(struct limit_need){
-				      .bytes = capture_flag(stream) ? 0 : bytes,
-				      .pool = pool,
-				      .device = place == PLACE_NOT_KNOWN ? current_ask()->device :
-									   place,
-				      .is_pooled = true,
-			      });
+	if (capture_flag(need->stream))
+		need->bytes = 0;
+	need->device = place == PLACE_NOT_KNOWN ? current_ask()->device : place;
+	need->is_pooled = true;
+	return has_room(call, need);
 }
 
-bool hook_room_async(struct call *call, uint64_t bytes, uint64_t stream)
+bool hook_room_async(struct call *call, CUdeviceptr *block, uint64_t bytes, uint64_t stream)
 {
-	return has_pooled_room(call, bytes, 0, place_of_stream(stream), stream);
+	struct limit_need need = { .bytes = bytes, .stream = stream, .block = block };
+
+	return has_pooled_room(call, &need, place_of_stream(stream));
 }
 
-bool hook_room_from_pool(struct call *call, uint64_t bytes, uint64_t pool, uint64_t stream)
+bool hook_room_from_pool(struct call *call, CUdeviceptr *block, uint64_t bytes, uint64_t pool,
+			 uint64_t stream)
 {
-	return has_pooled_room(call, bytes, pool, place_of_pool(pool), stream);
+	struct limit_need need = {
+		.bytes = bytes,
+		.pool = pool,
+		.stream = stream,
+		.block = block,
+	};
+
+	return has_pooled_room(call, &need, place_of_pool(pool));
 }
 
 bool hook_room_create(struct call *call, uint64_t bytes, const CUmemAllocationProp *properties)
@@ -139,7 +146,6 @@ bool hook_room_node(struct call *call, const CUgraphNodeParams *node)
 
 void hook_room_leave(struct call *call)
 {
-	(void)call;
-	if (limit_is_on())
-		limit_leave();
+	if (limit_is_on() && !limit_leave(call->result == CUDA_SUCCESS))
+		refuse(call, FAILURE_LIMIT);
 }

@@ -25,8 +25,9 @@ bool hook_room_mipmapped(struct call *call, const CUDA_ARRAY3D_DESCRIPTOR *shape
 			 unsigned int levels);
 
 /* Of that of the stream, of the pool, or of one that is named. */
-bool hook_room_async(struct call *call, uint64_t bytes, uint64_t stream);
-bool hook_room_from_pool(struct call *call, uint64_t bytes, uint64_t pool, uint64_t stream);
+bool hook_room_async(struct call *call, CUdeviceptr *block, uint64_t bytes, uint64_t stream);
+bool hook_room_from_pool(struct call *call, CUdeviceptr *block, uint64_t bytes, uint64_t pool,
+			 uint64_t stream);
 bool hook_room_create(struct call *call, uint64_t bytes, const CUmemAllocationProp *properties);
 
 /* Memory of the host, or somebody else's, or none before a graph is launched. */
@@ -35,6 +36,7 @@ bool hook_room_elsewhere(struct call *call);
 /* A node of a graph, which may be an allocation. */
 bool hook_room_node(struct call *call, const CUgraphNodeParams *node);
 
+/* What the driver has given may turn out to be too much: then it is refused here. */
 void hook_room_leave(struct call *call);
 
 #endif

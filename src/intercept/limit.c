@@ -12,7 +12,11 @@
 #include <sched.h>
 #include <time.h>
 
-enum { DEVICES = 256, GRANULE = 512 };
+/* A pool that has to grow does so by whole chunks, as far as the device has them. */
+enum { DEVICES = 256, GRANULE = 512, CHUNK = 32 << 20 };
+
+/* So far beyond the limit, pools are asked for nothing: chunks that could not be given back. */
+enum { TOO_FAR = 4 * CHUNK };
 
 /*
  * A call that fits but for what others claim waits until they have got it or not,
@@ -27,10 +31,19 @@ _Atomic uint64_t limit_bytes;
 static struct lock asking;
 static _Atomic uint64_t claimed[DEVICES];
 
+/* What pools may take beside that, and calls in flight after which they may be too large. */
+static _Atomic uint64_t chunks[DEVICES];
+static _Atomic uint32_t growing[DEVICES];
+
 /* Of the call in flight on this thread. */
 static __thread struct {
 	int device;
-	uint64_t bytes;
+	bool may_outgrow; /* the limit; the rest is only known then */
+	uint64_t bytes;	  /* of claimed */
+	uint64_t more;	  /* of chunks */
+	uint64_t used;	  /* of the device, before it */
+	CUdeviceptr before; /* where the block is told */
+	struct limit_need need;
 } claim __attribute__((tls_model("initial-exec")));
 
 /* What is known of a device at the moment of a check. */
@@ -40,6 +53,7 @@ struct state {
 	uint64_t claims; /* of others */
 	uint64_t cached; /* in the pool that is asked */
 	bool is_blind;	 /* the pool must not be asked now */
+	bool is_hasty;	 /* enough was waited for others */
 };
 
 enum verdict { FITS, CROWDED, FULL };
@@ -134,6 +148,8 @@ static bool look(const struct limit_need *need, struct state *state)
 	struct limit_memory memory;
 
 	state->claims = atomic_load_explicit(&claimed[need->device], memory_order_seq_cst);
+	if (!state->is_hasty)
+		state->claims += atomic_load_explicit(&chunks[need->device], memory_order_seq_cst);
 	if (!limit_ask(need->device, &memory) || memory.total <= limit)
 		return false;
 	state->used = memory.used;
@@ -167,44 +183,90 @@ static bool is_shared(const struct limit_need *need, const struct state *state)
 	return false;
 }
 
-/* What the call takes at most; `*left` becomes what it may take from. */
-static uint64_t price(const struct limit_need *need, const struct state *state, uint64_t *left)
+static enum verdict weigh(uint64_t bytes, const struct state *state, uint64_t left)
 {
-	uint64_t pages = round_up(need->bytes, LIMIT_PAGE);
+	if (!goes_into(bytes, 0, left))
+		return FULL;
+	return goes_into(bytes, state->claims, left) ? FITS : CROWDED;
+}
 
-	*left = state->left;
-	if (need->is_pooled && !goes_into(pages, state->claims, state->left)) {
-		*left = pool_room(state);
-		return round_up(need->bytes, GRANULE);
+/*
+ * Near the limit a pool takes from what it has, or grows beyond: nobody but the
+ * driver knows which, so limit_leave() looks.  One call at a time, so that it
+ * finds its own growth.
+ */
+static enum verdict judge_near(const struct limit_need *need, const struct state *state)
+{
+	uint64_t limit = atomic_load_explicit(&limit_bytes, memory_order_relaxed);
+	uint64_t bytes = round_up(need->bytes, LIMIT_PAGE), left = state->left;
+	enum verdict verdict;
+
+	if (!goes_into(bytes, state->claims, left)) {
+		bytes = round_up(need->bytes, GRANULE);
+		left = pool_room(state);
 	}
-	return is_shared(need, state) ? 0 : pages;
+	verdict = state->used > limit + TOO_FAR ? FULL : weigh(bytes, state, left);
+	if (verdict == FITS && !state->is_hasty &&
+	    atomic_load_explicit(&growing[need->device], memory_order_seq_cst))
+		return CROWDED;
+	claim.bytes = bytes;
+	claim.may_outgrow = true;
+	claim.used = state->used;
+	claim.need = *need;
+	return verdict;
+}
+
+/* Where whole chunks fit, that is all. */
+static enum verdict judge_pool(const struct limit_need *need, const struct state *state)
+{
+	uint64_t most = round_up(need->bytes, CHUNK);
+
+	if (state->is_hasty || !goes_into(most, 0, state->left))
+		return judge_near(need, state);
+	claim.bytes = round_up(need->bytes, LIMIT_PAGE);
+	claim.more = most - claim.bytes;
+	return weigh(most, state, state->left);
+}
+
+static enum verdict judge_pages(const struct limit_need *need, const struct state *state)
+{
+	claim.bytes = is_shared(need, state) ? 0 : round_up(need->bytes, LIMIT_PAGE);
+	return weigh(claim.bytes, state, state->left);
+}
+
+static void forget_claim(void)
+{
+	claim.bytes = 0;
+	claim.more = 0;
+	claim.may_outgrow = false;
 }
 
 /* Under the lock; what fits is claimed. */
-static enum verdict judge(const struct limit_need *need)
+static enum verdict judge(const struct limit_need *need, bool is_hasty)
 {
-	struct state state;
-	uint64_t bytes = 0, left;
+	struct state state = { .is_hasty = is_hasty };
+	enum verdict verdict = FITS;
 
-	if (look(need, &state) && !state.is_blind) {
-		bytes = price(need, &state, &left);
-		if (!goes_into(bytes, 0, left))
-			return FULL;
-		if (!goes_into(bytes, state.claims, left))
-			return CROWDED;
+	forget_claim();
+	if (look(need, &state) && !state.is_blind)
+		verdict = need->is_pooled ? judge_pool(need, &state) : judge_pages(need, &state);
+	if (verdict != FITS) {
+		forget_claim();
+		return verdict;
 	}
 	claim.device = need->device;
-	claim.bytes = bytes;
-	atomic_fetch_add_explicit(&claimed[need->device], bytes, memory_order_seq_cst);
+	atomic_fetch_add_explicit(&claimed[need->device], claim.bytes, memory_order_seq_cst);
+	atomic_fetch_add_explicit(&chunks[need->device], claim.more, memory_order_seq_cst);
+	atomic_fetch_add_explicit(&growing[need->device], claim.may_outgrow, memory_order_seq_cst);
 	return FITS;
 }
 
-static enum verdict judge_alone(const struct limit_need *need)
+static enum verdict judge_alone(const struct limit_need *need, bool is_hasty)
 {
 	enum verdict verdict;
 
 	lock_take(&asking);
-	verdict = judge(need);
+	verdict = judge(need, is_hasty);
 	lock_give(&asking);
 	return verdict;
 }
@@ -212,16 +274,16 @@ static enum verdict judge_alone(const struct limit_need *need)
 static enum verdict judge_patiently(const struct limit_need *need)
 {
 	const struct timespec nap = { .tv_nsec = NAP_NS };
-	enum verdict verdict = judge_alone(need);
+	enum verdict verdict = judge_alone(need, false);
 
 	for (int i = 0; verdict == CROWDED && i < YIELDS + NAPS; i++) {
 		if (i < YIELDS)
 			sched_yield();
 		else
 			nanosleep(&nap, NULL);
-		verdict = judge_alone(need);
+		verdict = judge_alone(need, false);
 	}
-	return verdict;
+	return verdict == CROWDED ? judge_alone(need, true) : verdict;
 }
 
 /* Nothing of the program lies there, and there is no room: that is worth a word. */
@@ -243,7 +305,7 @@ bool limit_admit(const struct limit_need *need)
 	int saved_errno = errno;
 	enum verdict verdict;
 
-	claim.bytes = 0;
+	forget_claim();
 	claim.device = 0;
 	if (!need->bytes || need->device < 0 || need->device >= DEVICES)
 		return true;
@@ -252,20 +314,92 @@ bool limit_admit(const struct limit_need *need)
 		verdict = judge_patiently(need);
 	if (verdict != FITS)
 		complain(need->device);
+	else if (claim.may_outgrow && need->block)
+		claim.before = *need->block;
 	errno = saved_errno;
 	return verdict == FITS;
 }
 
-void limit_leave(void)
+/*
+ * Whether the device's use has gone beyond the limit by the call of this thread,
+ * and by more than what a chunk has beside what was asked for: that much, a device
+ * that is full would have left out.
+ */
+static bool is_outgrown(void)
 {
+	uint64_t limit = atomic_load_explicit(&limit_bytes, memory_order_relaxed);
+	uint64_t bytes = claim.need.bytes;
+	struct limit_memory memory;
+
+	limit += round_up(bytes, CHUNK) - round_up(bytes, LIMIT_PAGE);
+	return limit_ask(claim.device, &memory) && memory.used > claim.used && memory.used > limit;
+}
+
+static bool is_over_soon(CUevent event)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	CUresult result = REAL(driver, cuEventQuery)(event);
+
+	for (int i = 0; i < YIELDS && result == CUDA_ERROR_NOT_READY; i++) {
+		if (i < YIELDS / 2)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+		result = REAL(driver, cuEventQuery)(event);
+	}
+	return result == CUDA_SUCCESS;
+}
+
+/*
+ * A pool gives back what the host has seen to be over, by waiting for it: when it
+ * is, which other work on the stream may put off too long.
+ */
+static void see_free(CUstream stream)
+{
+	CUevent event;
+
+	if (REAL(driver, cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+		return;
+	if (REAL(driver, cuEventRecord)(event, stream) == CUDA_SUCCESS && is_over_soon(event))
+		REAL(driver, cuEventSynchronize)(event);
+	REAL(driver, cuEventDestroy_v2)(event);
+}
+
+static void take_back(const struct limit_need *need, uint64_t *is_back)
+{
+	CUstream stream = (CUstream)(uintptr_t)need->stream;
+
+	pool_list_trim(need->device);
+	if (!is_outgrown() || REAL(next, cuMemFreeAsync)(*need->block, stream) != CUDA_SUCCESS)
+		return;
+	*is_back = 1;
+	*need->block = claim.before;
+	see_free(stream);
+	pool_list_trim(need->device);
+}
+
+bool limit_leave(bool has_succeeded)
+{
+	int saved_errno = errno;
+	uint64_t is_back = 0;
+
+	if (has_succeeded && claim.may_outgrow && real_has(API_cuMemFreeAsync) && is_outgrown())
+		ask_pools(take_back, &claim.need, &is_back);
+	atomic_fetch_sub_explicit(&growing[claim.device], claim.may_outgrow, memory_order_seq_cst);
+	atomic_fetch_sub_explicit(&chunks[claim.device], claim.more, memory_order_seq_cst);
 	atomic_fetch_sub_explicit(&claimed[claim.device], claim.bytes, memory_order_seq_cst);
-	claim.bytes = 0;
+	forget_claim();
+	errno = saved_errno;
+	return !is_back;
 }
 
 void limit_reset(void)
 {
-	for (int i = 0; i < DEVICES; i++)
+	for (int i = 0; i < DEVICES; i++) {
 		atomic_store_explicit(&claimed[i], 0, memory_order_relaxed);
+		atomic_store_explicit(&chunks[i], 0, memory_order_relaxed);
+		atomic_store_explicit(&growing[i], 0, memory_order_relaxed);
+	}
 	lock_give(&asking);
 	limit_share_forget();
 }

@@ -10,6 +10,8 @@
 #ifndef CUSTODY_INTERCEPT_LIMIT_H
 #define CUSTODY_INTERCEPT_LIMIT_H
 
+#include "intercept/cuda_abi.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,15 +47,21 @@ void limit_reset(void);
 struct limit_need {
 	uint64_t bytes;
 	uint64_t pool; /* of a call for pooled memory, 0: the device's current one */
+	uint64_t stream;    /* and where it is allocated ... */
+	CUdeviceptr *block; /* ... and told */
 	int device;    /* ordinal; -1: none that we know, so nothing is limited */
 	bool is_pooled;
 	bool may_share; /* a page with others */
 	bool is_array;
 };
 
-/* True: the driver may be asked, then limit_leave() follows on this thread. */
+/*
+ * True: the driver may be asked, then limit_leave() follows on this thread.  That
+ * one is told whether the call has succeeded; false: a pool has outgrown the limit
+ * by it, the block is freed again, and the call is to be refused after all.
+ */
 bool limit_admit(const struct limit_need *need);
-void limit_leave(void);
+bool limit_leave(bool has_succeeded);
 
 /* limit_ask.c: what is in use. */
 struct limit_memory {

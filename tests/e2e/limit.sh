@@ -74,6 +74,24 @@ it_limits_pools_too() {
 	same_as_smaller 250M pool 1000
 }
 
+beyond() { # TRACE MIB: the highest reading, and whether it is so far beyond 512 MiB
+	query "$1" "SELECT max(total_bytes - free_bytes) / 1048576 AS most,
+		max(total_bytes - free_bytes) > ((512 + $2) << 20) AS is_beyond FROM reading
+		WHERE ${3:-1}"
+}
+
+it_lets_pools_whose_idle_bytes_are_in_pieces_grow_no_further() {
+	local policy
+	for policy in $policies; do
+		limited "$policy" 512M pieces 3000
+		expect_equal "$policy" "0 threads got nothing" "$(cat "$policy.out")"
+		expect_match "$policy: MiB in use at most" ',0$' "$(beyond "$policy.db" 64)"
+		expect_match "$policy: MiB in use at exit" ',0$' \
+			"$(beyond "$policy.db" 32 "moment = 'exit'")"
+		[ "$(refused "$policy.db")" -gt 100 ] || fail "$policy: nothing was refused"
+	done
+}
+
 it_takes_back_what_pools_keep() {
 	local policy
 	for policy in $policies; do

@@ -361,6 +361,47 @@ static void room_threads(char **arguments)
 	say("%u of %zu pages", atomic_load(&got), room / PAGE);
 }
 
+/* Blocks of 1 to 24 MiB of the one pool, freed at random: what is idle is in pieces. */
+static void *break_up(void *argument)
+{
+	unsigned state = (unsigned)(uintptr_t)argument * 77 + 1, got = 0;
+	CUdeviceptr block[64] = { 0 };
+	CUstream stream;
+
+	do_call(cuCtxSetCurrent(context));
+	do_call(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (unsigned i = 0; i < rounds; i++) {
+		CUdeviceptr *slot;
+
+		state = state * 1103515245 + 12345;
+		slot = &block[state >> 8 & 63];
+		if (*slot) {
+			do_call(cuMemFreeAsync(*slot, stream));
+			*slot = 0;
+		} else if (!cuMemAllocAsync(slot, (1 + (state >> 16) % 24) * (size_t)MIB, stream)) {
+			got++;
+		} else if (*slot) {
+			say("a block that there is not lies at %llx", *slot);
+			*slot = 0;
+		}
+	}
+	for (unsigned i = 0; i < 64; i++)
+		if (block[i])
+			do_call(cuMemFreeAsync(block[i], stream));
+	atomic_fetch_add(&failures, !got);
+	return NULL;
+}
+
+/* pieces ROUNDS */
+static void room_pieces(char **arguments)
+{
+	context = scarce_start();
+	rounds = (unsigned)atoi(arguments[0]);
+	run_threads(break_up, NULL);
+	say("%u threads got nothing", atomic_load(&failures));
+	free_of();
+}
+
 /* ------------------------------------------------------------------ places */
 
 /* devices: each has its own room, whichever context is current, or none. */
@@ -457,7 +498,7 @@ int main(int count, char **arguments)
 		{ "kept", room_kept },	     { "pending", room_pending },
 		{ "threads", room_threads }, { "devices", room_devices },
 		{ "host", room_host },	     { "tiny", room_tiny },
-		{ "capture", room_capture },
+		{ "capture", room_capture }, { "pieces", room_pieces },
 		{ "fork", room_fork },	     { NULL, NULL },
 	};
 

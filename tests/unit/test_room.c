@@ -389,6 +389,53 @@ START_TEST(a_pool_hands_out_what_it_keeps_up_to_the_limit)
 }
 END_TEST
 
+static _Atomic uint32_t frees;
+
+/* A pool whose idle bytes are in pieces: it has enough, and grows all the same. */
+static CUresult CUDAAPI grow_pool(CUdeviceptr *address, size_t bytes, CUstream stream)
+{
+	(void)stream;
+	atomic_fetch_add(&used, 32 * MIB);
+	*address = 0x900000000 + bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI free_pooled(CUdeviceptr address, CUstream stream)
+{
+	ck_assert_uint_eq(address, 0x900000000 + 30 * MIB);
+	ck_assert_ptr_eq(stream, (CUstream)0x3000);
+	atomic_fetch_add(&frees, 1);
+	atomic_fetch_sub(&used, 32 * MIB);
+	return CUDA_SUCCESS;
+}
+
+START_TEST(what_a_pool_has_grown_beyond_the_limit_for_is_given_back)
+{
+	CUdeviceptr address = 0x77;
+
+	fake_set(API_cuMemPoolTrimTo, keep_all);
+	fake_set(API_cuMemAllocAsync, grow_pool);
+	fake_set(API_cuMemFreeAsync, free_pooled);
+	atomic_store(&used, 40 * MIB);
+	atomic_store(&reserved, 40 * MIB);
+	atomic_store(&in_pool, 4 * MIB);
+	errno = ENOTDIR;
+	ck_assert_int_eq(cuMemAllocAsync(&address, 30 * MIB, (CUstream)0x3000),
+			 CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(errno, ENOTDIR);
+	ck_assert_uint_eq(address, 0x77);
+	ck_assert_uint_eq(last_alloc()->b, FAILURE_LIMIT);
+	ck_assert_uint_eq(atomic_load(&frees), 1);
+	ck_assert_uint_eq(atomic_load(&used), 40 * MIB);
+	/* So much beside what was asked for, no pool of a full device would have taken. */
+	ck_assert_int_eq(cuMemAllocAsync(&address, 24 * MIB, (CUstream)0x3000), CUDA_SUCCESS);
+	ck_assert_uint_eq(atomic_load(&frees), 1);
+	atomic_store(&used, LIMIT + 129 * MIB);
+	atomic_store(&reserved, 400 * MIB);
+	ck_assert_int_eq(allocate_pooled(MIB), CUDA_ERROR_OUT_OF_MEMORY);
+}
+END_TEST
+
 START_TEST(no_pool_is_asked_during_a_capture)
 {
 	atomic_store(&used, LIMIT);
@@ -613,6 +660,7 @@ int main(void)
 	tcase_add_test(tests, arrays_share_pages_with_arrays);
 	tcase_add_test(tests, pools_give_back_what_they_keep);
 	tcase_add_test(tests, a_pool_hands_out_what_it_keeps_up_to_the_limit);
+	tcase_add_test(tests, what_a_pool_has_grown_beyond_the_limit_for_is_given_back);
 	tcase_add_test(tests, no_pool_is_asked_during_a_capture);
 	tcase_add_test(tests, another_device_is_asked_in_a_context_of_its_own);
 	tcase_add_test(tests, no_other_context_is_touched_while_one_may_die);
