@@ -340,6 +340,7 @@ static void weigh_call(struct ingest_ledger *ledger, struct ingest_ledger_use *u
 	    before->context_id != entry->context_id || before->device_id != entry->device_id)
 		return;
 	entry->has_growth = true;
+	entry->grown = entry->weighed;
 	if (managed_of(entry) < managed_of(before)) {
 		entry->growth = kept_of_managed(ledger->gpu[use->gpu], use, before, entry);
 		if (entry->growth)
@@ -358,6 +359,7 @@ static void weigh(struct ingest_ledger *ledger, struct ingest_ledger_use *use,
 {
 	if (entry->context_id && !known_own(ledger, entry->context_id, WEIGHED_CONTEXT)) {
 		entry->has_growth = true;
+		entry->grown = WEIGHED_CONTEXT;
 		entry->growth = weigh_context(ledger, use, entry);
 	} else if (entry->moment == READING_BEFORE) {
 		entry->is_open = true;
@@ -397,6 +399,15 @@ void ingest_ledger_read(struct ingest_ledger *ledger, struct ingest_ledger_entry
 	entry->has_contexts = gpu->has_contexts;
 	entry->foreign = gpu->foreign;
 	note_moment(ledger, use->gpu, entry->at_ns, entry->free);
+}
+
+void ingest_ledger_grow(struct ingest_ledger *ledger, const struct ingest_ledger_entry *entry,
+			uint64_t calls)
+{
+	struct ingest_ledger_use *use = find_use(ledger, entry->process_id, entry->device_id);
+
+	grow(ledger, use, entry, entry->grown, entry->growth);
+	known_own(ledger, entry->context_id, entry->grown)->count += calls - 1;
 }
 
 void ingest_ledger_sample(struct ingest_ledger *ledger, const char *uuid, int64_t at_ns,

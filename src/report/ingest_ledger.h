@@ -56,6 +56,7 @@ struct ingest_ledger_entry {
 	int64_t recorded;	/* of other processes of this trace */
 	int64_t foreign;	/* of others, see has_foreign */
 	int64_t growth;		/* of an AFTER: what its call made the driver keep */
+	enum reading_weighed grown; /* of which kind that is */
 	int64_t unexplained;	/* of what is in use, before anything foreign */
 	bool has_foreign;
 	bool has_contexts; /* what contexts take is told from what is foreign */
@@ -123,6 +124,10 @@ void ingest_ledger_device(struct ingest_ledger *ledger, uint32_t process_id, uin
 
 /* A reading has its turn. */
 void ingest_ledger_read(struct ingest_ledger *ledger, struct ingest_ledger_entry *entry);
+
+/* `growth` of so many calls that were read before, whose readings are gone. */
+void ingest_ledger_grow(struct ingest_ledger *ledger, const struct ingest_ledger_entry *entry,
+			uint64_t calls);
 
 /* So much was free on a device at that moment, as NVML says; `before` a context, or of none. */
 void ingest_ledger_sample(struct ingest_ledger *ledger, const char *uuid, int64_t at_ns,

@@ -2,6 +2,7 @@
 #include "report/ingest_reading.h"
 
 #include "report/ingest.h"
+#include "report/ingest_growth.h"
 #include "report/ingest_reading_row.h"
 
 #include <stdio.h>
@@ -111,8 +112,31 @@ static void settle_before(struct ingest_readings *readings, const struct ingest_
 	unkeep(readings, before, READING_KEPT_OPEN);
 }
 
-static void decide(struct ingest_readings *readings, struct ingest_reading *reading)
+/*
+ * What grew is kept without its readings: where others want them they stay as what was
+ * in use, and are weighed no more when the sums are made again.
+ */
+static void carry(struct ingest *ingest, struct ingest_reading *after)
 {
+	struct ingest_reading *pair[] = { after, NULL };
+
+	if (after->entry.settled)
+		pair[1] = ingest_reading_of(after->entry.settled);
+	ingest_growth_add(ingest, &after->entry);
+	after->entry.has_growth = false;
+	for (int i = 0; i < 2; i++) {
+		if (!pair[i] || (pair[i]->entry.moment != READING_BEFORE &&
+				 pair[i]->entry.moment != READING_AFTER))
+			continue;
+		pair[i]->entry.moment = READING_QUIET;
+		pair[i]->entry.weighed = WEIGHED_NOTHING;
+		list(&ingest->readings, pair[i]);
+	}
+}
+
+static void decide(struct ingest *ingest, struct ingest_reading *reading)
+{
+	struct ingest_readings *readings = &ingest->readings;
 	struct ingest_reading_kept *kept = kept_of(readings, reading->entry.device_id);
 	/* A program that asks without end must not take the place of what it ends with. */
 	uint32_t *budget = reading->entry.moment == READING_ASKED ? &kept->asked :
@@ -137,26 +161,41 @@ static void decide(struct ingest_readings *readings, struct ingest_reading *read
 	} else if (reading->entry.moment != READING_BEFORE) {
 		space(readings, kept, reading);
 	}
+	if (reading->entry.has_growth && reading->entry.growth && reading->entry.context_id &&
+	    !(reading->reasons & READING_KEPT_IMPORTANT))
+		carry(ingest, reading);
 	settle_before(readings, reading);
 }
 
-static void show_reading(struct ingest_readings *readings, struct ingest_reading *reading)
+static void show_reading(struct ingest *ingest, struct ingest_reading *reading)
 {
-	ingest_ledger_read(&readings->ledger, &reading->entry);
+	ingest_ledger_read(&ingest->readings.ledger, &reading->entry);
 	reading->is_shown = true;
-	decide(readings, reading);
+	decide(ingest, reading);
 }
+
+/* What grew by calls whose readings have no rows. */
+struct growth_point {
+	struct ingest_point point;
+	struct ingest_ledger_entry entry;
+	uint64_t calls;
+};
 
 /* As peak->show. */
 static void show(void *viewer, void *point, int64_t at_ns)
 {
-	struct ingest_readings *readings = viewer;
+	struct ingest *ingest = viewer;
+	struct ingest_readings *readings = &ingest->readings;
 	struct ingest_point *is = point;
 
 	switch (is->what) {
 	case POINT_READING:
-		show_reading(readings, point);
+		show_reading(ingest, point);
 		return;
+	case POINT_GROWTH:
+		ingest_ledger_grow(&readings->ledger, &((struct growth_point *)point)->entry,
+				   ((struct growth_point *)point)->calls);
+		break;
 	case POINT_SAMPLE:
 		ingest_ledger_sample(&readings->ledger, is->uuid, at_ns, is->free);
 		break;
@@ -173,7 +212,7 @@ static void show(void *viewer, void *point, int64_t at_ns)
 void ingest_reading_start(struct ingest *ingest)
 {
 	ingest->peak.show = show;
-	ingest->peak.viewer = &ingest->readings;
+	ingest->peak.viewer = ingest;
 	ingest->readings.ledger.peak = &ingest->peak;
 	if (!ingest->readings.next_id)
 		ingest->readings.next_id = 1;
@@ -191,6 +230,19 @@ struct ingest_reading *ingest_reading_push(struct ingest *ingest,
 	reading->is_stored = id != 0;
 	ingest_peak_point(&ingest->peak, reading, entry->at_ns, false);
 	return reading;
+}
+
+void ingest_reading_push_growth(struct ingest *ingest, const struct ingest_ledger_entry *entry,
+				uint64_t calls)
+{
+	struct growth_point *growth = ingest_table_memory(NULL, 1, sizeof(*growth));
+
+	*growth = (struct growth_point){
+		.point.what = POINT_GROWTH,
+		.entry = *entry,
+		.calls = calls,
+	};
+	ingest_peak_point(&ingest->peak, growth, entry->at_ns, false);
 }
 
 static int64_t known_bytes(uint64_t bytes)
@@ -292,8 +344,9 @@ static void free_kept(void *value)
 }
 
 /* All have had their turn by now; those that nothing holds any more are on the list only. */
-static void forget(struct ingest_readings *readings)
+static void forget(struct ingest *ingest)
 {
+	struct ingest_readings *readings = &ingest->readings;
 	struct ingest_ledger_entry *before;
 	size_t at = 0;
 
@@ -304,6 +357,7 @@ static void forget(struct ingest_readings *readings)
 	while ((before = ingest_table_next(&readings->ledger.before, &at)))
 		free_held(ingest_reading_of(before), READING_KEPT_OPEN);
 	ingest_table_free(&readings->kept, free_kept);
+	ingest_growth_forget(ingest);
 	ingest_ledger_free(&readings->ledger);
 }
 
@@ -312,14 +366,14 @@ void ingest_reading_rebuild(struct ingest *ingest)
 	if (ingest->readings.is_final)
 		return;
 	ingest_reading_row_save(ingest);
-	forget(&ingest->readings);
+	forget(ingest);
 	ingest_reading_start(ingest);
 	ingest_reading_row_load(ingest);
 }
 
 void ingest_reading_free(struct ingest *ingest)
 {
-	forget(&ingest->readings);
+	forget(ingest);
 	free(ingest->readings.listed);
 	free(ingest->readings.sample);
 }

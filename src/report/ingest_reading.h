@@ -8,7 +8,7 @@
  * around calls that made the driver keep memory - of these, and of those that were
  * asked, up to INGEST_READING_MOST.  Of all others INGEST_READING_SPACED are kept, evenly over
  * time: when there are more, every second one goes and the pause doubles.  What is
- * dropped has been counted: only its row is gone.
+ * dropped has been counted, and what grew by it goes on in ingest_growth.h.
  */
 #ifndef CUSTODY_REPORT_INGEST_READING_H
 #define CUSTODY_REPORT_INGEST_READING_H
@@ -45,6 +45,7 @@ struct ingest_reading_sample {
 struct ingest_readings {
 	struct ingest_ledger ledger;
 	struct ingest_table kept; /* by device.id: struct ingest_reading_kept */
+	struct ingest_table growths; /* by (context, kind): struct ingest_growth */
 	struct ingest_reading **listed; /* their rows are to be written or to go */
 	uint32_t listed_count, listed_capacity;
 	uint64_t next_id;
@@ -52,6 +53,7 @@ struct ingest_readings {
 	struct ingest_reading_sample *sample; /* by device, the newest */
 	uint32_t samples;
 	uint64_t next_sample;
+	sqlite3_stmt *insert_step, *remove_steps;
 	sqlite3_stmt *insert, *remove, *remove_kinds, *insert_kind, *insert_own, *insert_sample;
 };
 

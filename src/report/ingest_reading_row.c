@@ -2,6 +2,7 @@
 #include "report/ingest_reading_row.h"
 
 #include "core/trace_names.h"
+#include "report/ingest_growth.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,6 +184,7 @@ void ingest_reading_row_save(struct ingest *ingest)
 	for (uint32_t i = 0; i < ledger->owns; i++)
 		if (ledger->own[i].is_changed)
 			save_own(ingest, &ledger->own[i]);
+	ingest_growth_save(ingest);
 	for (uint32_t i = 0; i < readings->samples; i++)
 		save_sample(ingest, &readings->sample[i]);
 }
@@ -304,6 +306,7 @@ void ingest_reading_row_load(struct ingest *ingest)
 	store_run(ingest->store, "DELETE FROM reading_kind; DELETE FROM overhead");
 	load_devices(ingest);
 	load_samples(ingest);
+	ingest_growth_load(ingest, true);
 	load_readings(ingest);
 	load_ends(ingest, "SELECT id, destroyed_ns FROM context WHERE destroyed_ns IS NOT NULL",
 		  ingest_reading_end_context);

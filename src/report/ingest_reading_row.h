@@ -15,6 +15,7 @@ struct ingest_point {
 	enum ingest_point_what {
 		POINT_READING,
 		POINT_SAMPLE,
+		POINT_GROWTH,
 		POINT_CONTEXT_END,
 		POINT_PROCESS_END,
 	} what;
@@ -56,6 +57,9 @@ struct ingest_reading *ingest_reading_push(struct ingest *ingest,
 					   const struct ingest_ledger_entry *entry, uint64_t id);
 void ingest_reading_push_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,
 				int64_t free_bytes);
+
+void ingest_reading_push_growth(struct ingest *ingest, const struct ingest_ledger_entry *entry,
+				uint64_t calls);
 
 /* For the rows: this was sampled. */
 void ingest_reading_row_sample(struct ingest *ingest, const char *uuid, int64_t at_ns,

@@ -6,6 +6,7 @@
 #include "report/ingest.h"
 
 #include "core/trace_names.h"
+#include "report/ingest_growth.h"
 
 #include <string.h>
 
@@ -146,6 +147,7 @@ void ingest_resume(struct ingest *ingest)
 	ingest->readings.ledger.next_own = next_id(ingest, "overhead");
 	ingest_resume_sites(ingest);
 	read_calls(ingest);
+	ingest_growth_load(ingest, false);
 }
 
 static void read_threads(struct ingest_process *process)

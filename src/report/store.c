@@ -267,6 +267,8 @@ static void complete_schema(struct store *store)
 		  "pending_bytes, held_bytes, PRIMARY KEY(reading_id, kind));"
 		  "CREATE TABLE IF NOT EXISTS overhead(id INTEGER PRIMARY KEY, process_id, "
 		  "device_id, context_id, kind, bytes, count, created_ns, ended_ns);"
+		  "CREATE TABLE IF NOT EXISTS overhead_step(process_id, device_id, context_id, "
+		  "kind, at_ns, bytes, calls, PRIMARY KEY(context_id, kind, at_ns));"
 		  "CREATE TABLE IF NOT EXISTS device_sample(id INTEGER PRIMARY KEY, at_ns, uuid, "
 		  "free_bytes)");
 	make_missing(store);

@@ -3,6 +3,7 @@
 #include "collect_fixture.h"
 
 #include "core/api_names.h"
+#include "report/ingest_growth.h"
 #include "report/ingest_reading.h"
 
 #include <check.h>
@@ -451,6 +452,50 @@ START_TEST(pairs_without_growth_are_thinned_and_those_with_it_stay)
 }
 END_TEST
 
+/*
+ * 4000 pairs with growth have rows.  Of what grows behind them there are sums, which
+ * stand the same where all is made again: two processes have used the device before
+ * they said which one that is.
+ */
+START_TEST(growth_beyond_the_rows_is_not_forgotten)
+{
+	enum { PAIRS = INGEST_READING_MOST + 3000, LAST = 1000, END = 10000 + PAIRS * 1000 };
+	struct session_writer second;
+	uint64_t used = 500;
+
+	put(session_writer_alloc(900, 10, 1, 0x100000000, 64, BLOCK_DEVICE));
+	put(session_writer_free(950, 10, 1));
+	session_writer_put_text(&fixture_writer, 1, device(1000), "GPU");
+	put_context();
+	for (uint64_t i = 0; i < PAIRS; i++) {
+		put(reading(10000 + i * 1000, READING_BEFORE, WEIGHED_STREAM, used));
+		/* It comes and goes, and in the end it stays. */
+		used = i >= PAIRS - LAST ? used + 2 : i % 2 ? used - 2 : used + 2;
+		put(reading(10500 + i * 1000, READING_AFTER, WEIGHED_STREAM, used));
+	}
+	put(reading(END, READING_EXIT, WEIGHED_NOTHING, used));
+	if (_i) {
+		session_writer_open(&second, fixture_session, FIXTURE_GONE - 1, 1);
+		session_writer_put(&second, 1, session_writer_alloc(3000, 10, 1, 0x200000000, 64,
+								    BLOCK_DEVICE));
+		session_writer_put_text(&second, 1, device(3100), "GPU");
+	}
+	fixture_collect();
+	ck_assert_int_eq(fixture_ask("SELECT bytes FROM overhead WHERE kind = 'stream'"),
+			 2 * LAST * MIB);
+	ck_assert_int_eq(fixture_ask("SELECT count FROM overhead WHERE kind = 'stream'"), PAIRS);
+	ck_assert_int_eq(of_reading(END, "driver_bytes"), 2 * LAST * MIB);
+	ck_assert_int_eq(fixture_ask("SELECT sum(calls) FROM overhead_step"),
+			 PAIRS - INGEST_READING_MOST);
+	ck_assert_int_le(fixture_ask("SELECT count(*) FROM overhead_step"), INGEST_GROWTH_STEPS);
+	/* What is in between is late by a step at most. */
+	ck_assert_int_le(fixture_ask("SELECT max(abs(total_bytes - free_bytes - held_bytes - "
+				     "driver_bytes - foreign_bytes - coalesce(context_bytes, 0))) "
+				     "FROM reading"),
+			 2 * LAST * MIB / 32);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("collect_reading");
@@ -475,6 +520,7 @@ static Suite *make_suite(void)
 	tcase_add_test(rows, rows_are_bounded_and_even_over_time);
 	tcase_add_test(rows, program_that_asks_without_end_fills_no_file);
 	tcase_add_test(rows, pairs_without_growth_are_thinned_and_those_with_it_stay);
+	tcase_add_loop_test(rows, growth_beyond_the_rows_is_not_forgotten, 0, 2);
 	suite_add_tcase(suite, sums);
 	suite_add_tcase(suite, rows);
 	return suite;
