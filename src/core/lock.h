@@ -4,7 +4,9 @@
  *
  * Not a pthread mutex because a child of fork must be able to throw away a lock
  * that a thread of its parent held: writing zero does it, and so does a page
- * with MADV_WIPEONFORK.  Sections under it are short and make no driver call.
+ * with MADV_WIPEONFORK.  Sections under it are short.  A few call the driver or
+ * CUPTI meanwhile: nothing that these call back takes the same lock, and none loads
+ * a library or looks up a symbol, since who waits may hold the loader's lock.
  */
 #ifndef CUSTODY_CORE_LOCK_H
 #define CUSTODY_CORE_LOCK_H

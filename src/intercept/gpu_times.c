@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/gpu_times.h"
-#include "core/lock.h"
 #include "core/notice.h"
 #include "core/option.h"
 #include "intercept/cupti.h"
@@ -11,17 +10,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { CALLBACK_IDS = 2048, FLUSH_MILLISECONDS = 500, WHY_BYTES = 512 };
+enum { CALLBACK_IDS = 2048, FLUSH_MILLISECONDS = 500, WHY_BYTES = 512, WAIT_MILLISECONDS = 2000 };
 
 _Atomic bool gpu_times_on;
 
 static struct cupti cupti;
 static void *handle; /* of our subscription */
-static struct lock changing;
-static _Atomic bool has_started; /* tried, that is: once is enough */
-static pid_t owner; /* who subscribed: a child of fork has no thread of CUPTI's */
+static _Atomic pid_t owner; /* who subscribed: a child of fork has no thread of CUPTI's */
+
+/*
+ * Each begins once, in this order; some are left out.  No lock is held meanwhile:
+ * CUPTI and whatever loads it take the loader's lock, and who holds that may be in
+ * gpu_times_give_way().
+ */
+enum state { UNTRIED, LOADING, BEGINNING, RECORDING, ENDING, OVER };
+
+static _Atomic int state;
+
+static const char program_uses_it[] = "the program uses CUPTI itself";
+
+static bool move(enum state from, enum state to)
+{
+	int expected = from;
+
+	return atomic_compare_exchange_strong(&state, &expected, to);
+}
 
 /* Numbers that CUPTI has for the functions of api_with_times. */
 static uint32_t callback_id[API_WITH_TIMES];
@@ -191,13 +207,22 @@ static void leave(void)
 	cupti.unsubscribe(handle);
 }
 
-static bool take_cupti(char *why, size_t why_bytes)
+/* Nothing of CUPTI's is called yet: the program may still be first. */
+static bool load(char *why, size_t why_bytes)
 {
 	int version = 0;
 
 	if (REAL(driver, cuDriverGetVersion)(&version) != CUDA_SUCCESS ||
 	    !cupti_load(&cupti, version, why, why_bytes))
 		return false;
+	if (move(LOADING, BEGINNING))
+		return true;
+	snprintf(why, why_bytes, "%s", program_uses_it);
+	return false;
+}
+
+static bool take_cupti(char *why, size_t why_bytes)
+{
 	if (!gpu_record_start(&cupti)) {
 		snprintf(why, why_bytes, "there is no memory for them");
 		return false;
@@ -225,19 +250,19 @@ void gpu_times_start(struct call *call)
 	char why[WHY_BYTES] = "the driver does not tell its version";
 	int saved_errno = errno;
 
-	if (!gpu_times_are_wanted() || !call->self->chunk || atomic_exchange(&has_started, true))
+	if (!gpu_times_are_wanted() || !call->self->chunk || !move(UNTRIED, LOADING))
 		return;
-	lock_take(&changing);
-	if (take_cupti(why, sizeof(why))) {
-		owner = getpid();
+	owner = getpid();
+	if (load(why, sizeof(why)) && take_cupti(why, sizeof(why))) {
 		gpu_record_say("");
 		atexit(finish);
 		atomic_store(&gpu_times_on, true);
+		atomic_store(&state, RECORDING);
 	} else {
+		atomic_store(&state, OVER);
 		gpu_record_say(why);
 		notice_once("GPU times are not recorded: %s", why);
 	}
-	lock_give(&changing);
 	errno = saved_errno;
 }
 
@@ -267,25 +292,41 @@ void gpu_times_flush(void)
 
 /* ------------------------------------------------------------------- the end */
 
+/* While another thread takes CUPTI or leaves it; not for ever, as that one may need this one. */
+static void wait_for_change(void)
+{
+	const struct timespec millisecond = { .tv_nsec = 1000000 };
+
+	for (int i = 0; i < WAIT_MILLISECONDS; i++) {
+		int now = atomic_load(&state);
+
+		if (now != BEGINNING && now != ENDING)
+			return;
+		nanosleep(&millisecond, NULL);
+	}
+}
+
 void gpu_times_give_way(void)
 {
-	static const char why[] = "the program uses CUPTI itself";
 	int saved_errno = errno;
 
-	lock_take(&changing);
-	if (are_ours()) {
+	if (owner != getpid() || move(LOADING, OVER))
+		return;
+	wait_for_change();
+	if (move(RECORDING, ENDING)) {
 		atomic_store(&gpu_times_on, false);
 		leave();
-		gpu_record_say(why);
-		notice_once("GPU times end here: %s", why);
+		gpu_record_say(program_uses_it);
+		notice_once("GPU times end here: %s", program_uses_it);
+		atomic_store(&state, OVER);
 	}
-	lock_give(&changing);
 	errno = saved_errno;
 }
 
 void gpu_times_reset(void)
 {
 	atomic_store(&gpu_times_on, false);
-	lock_give(&changing);
+	if (atomic_load(&state) != UNTRIED)
+		atomic_store(&state, OVER);
 	gpu_record_reset();
 }

@@ -182,6 +182,15 @@ it_leaves_CUPTI_to_a_program_that_came_first() {
 	expect_match "its profiler" 'profiled: [0-9]{2}' "$(cat out)"
 }
 
+# Its constructor runs, with the loader's lock, while we load it.
+it_gives_way_while_CUPTI_is_being_loaded() {
+	E2E_LIMIT=20 FAKE_CUPTI_EAGER=$preload record_times t.db "$clients/gpu_work"
+	expect_equal "standard error" \
+		"custody: GPU times are not recorded: the program uses CUPTI itself" "$(cat err)"
+	expect_equal "who has it" "subscribe <not provided>" "$(grep subscribe log)"
+	expect_equal "GPU times" 0 "$(query t.db "SELECT count(*) FROM gpu_work")"
+}
+
 it_changes_nothing_for_profilers_where_it_is_off() {
 	LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$fake
 	local client
