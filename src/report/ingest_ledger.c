@@ -311,8 +311,9 @@ static int64_t kept_of_managed(const struct ingest_ledger_gpu *gpu,
 }
 
 /*
- * A kernel that is launched, or runs beside the call, moves managed memory to the
+ * Calls that are weighed for code may launch a kernel, which moves managed memory to the
  * device: what grew is that, as long as so much of it may not have been there before.
+ * Others that are weighed move none: what grew by them is the driver's.
  */
 static int64_t moved_managed(const struct ingest_ledger_gpu *gpu,
 			     const struct ingest_ledger_use *use,
@@ -324,6 +325,8 @@ static int64_t moved_managed(const struct ingest_ledger_gpu *gpu,
 	int64_t was = larger(before->unexplained - gpu->foreign - use->left, 0);
 	int64_t room;
 
+	if (after->weighed != WEIGHED_CODE)
+		return 0;
 	most = (most + step - 1) / step * step;
 	room = larger(most - was, 0);
 	return after->growth < room ? larger(after->growth, 0) : room;

@@ -267,6 +267,25 @@ START_TEST(managed_memory_that_comes_is_no_code)
 }
 END_TEST
 
+/* Graphs and streams move no managed memory: what they take is not given to it. */
+START_TEST(managed_memory_takes_nothing_from_graphs_and_streams)
+{
+	put_context();
+	put_alloc(3000, 1, 0x400000000, 300 * MIB, BLOCK_MANAGED);
+	put(reading(3100, READING_BEFORE, WEIGHED_GRAPH, 500));
+	put(reading(3200, READING_AFTER, WEIGHED_GRAPH, 501));
+	put(reading(3300, READING_BEFORE, WEIGHED_STREAM, 501));
+	put(reading(3400, READING_AFTER, WEIGHED_STREAM, 503));
+	put(reading(3500, READING_BEFORE, WEIGHED_SETTING, 503));
+	put(reading(3600, READING_AFTER, WEIGHED_SETTING, 507));
+	fixture_collect();
+	ck_assert_int_eq(of_reading(3200, "growth_bytes"), MIB);
+	ck_assert_int_eq(of_reading(3400, "growth_bytes"), 2 * MIB);
+	ck_assert_int_eq(of_reading(3600, "growth_bytes"), 4 * MIB);
+	ck_assert_int_eq(of_reading(3600, "driver_bytes"), 7 * MIB);
+}
+END_TEST
+
 /* As measured: what the device took for managed memory does not all come back with it. */
 START_TEST(what_managed_memory_leaves_behind_is_the_drivers)
 {
@@ -512,6 +531,7 @@ static Suite *make_suite(void)
 	tcase_add_test(sums, pairs_tell_what_a_call_made_the_driver_keep);
 	tcase_add_test(sums, block_that_is_being_made_is_no_code);
 	tcase_add_test(sums, managed_memory_that_comes_is_no_code);
+	tcase_add_test(sums, managed_memory_takes_nothing_from_graphs_and_streams);
 	tcase_add_test(sums, what_managed_memory_leaves_behind_is_the_drivers);
 	tcase_add_test(sums, pairs_belong_to_their_threads);
 	tcase_add_test(sums, contexts_take_with_them_what_was_kept_for_them);
