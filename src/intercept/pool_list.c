@@ -19,8 +19,8 @@ static _Atomic bool is_full;  /* a pool found no slot: sums would lack it */
 static _Atomic uint32_t readers;
 static struct lock writing;
 
-/* What is known of the default pool of a device. */
-static _Atomic bool is_asked[DEVICES];
+/* The default pool of a device is in the list, or there is none. */
+static _Atomic bool is_default_known[DEVICES];
 
 /* Blocks of a pool on this device were left when it was destroyed. */
 static _Atomic bool is_outlived[DEVICES];
@@ -101,25 +101,32 @@ bool pool_list_remove(uint64_t pool, int *device)
 	return was_listed;
 }
 
-static bool has_pools(CUdevice device)
+/* False: the driver did not answer this time.  No pool: it has none. */
+static bool ask_default(CUdevice device, CUmemoryPool *pool)
 {
 	int has = 0;
 
-	return real_has(API_cuDeviceGetDefaultMemPool) && real_has(API_cuMemPoolGetAttribute) &&
-	       REAL(driver, cuDeviceGetAttribute)(&has, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
-						  device) == CUDA_SUCCESS &&
-	       has;
+	if (!real_has(API_cuDeviceGetDefaultMemPool) || !real_has(API_cuMemPoolGetAttribute))
+		return true;
+	if (REAL(driver, cuDeviceGetAttribute)(&has, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+					       device) != CUDA_SUCCESS)
+		return false;
+	return !has || REAL(driver, cuDeviceGetDefaultMemPool)(pool, device) == CUDA_SUCCESS;
 }
 
-/* Stream-ordered memory comes from this pool without the program asking for it by name. */
+/*
+ * Stream-ordered memory comes from this pool without the program asking for it by
+ * name.  Threads that come at once all ask, and list the same pool.
+ */
 static void list_default(CUdevice device)
 {
 	CUmemoryPool pool = NULL;
 
-	if (atomic_exchange(&is_asked[device], true) || !has_pools(device))
+	if (atomic_load_explicit(&is_default_known[device], memory_order_acquire) ||
+	    !ask_default(device, &pool))
 		return;
-	if (REAL(driver, cuDeviceGetDefaultMemPool)(&pool, device) == CUDA_SUCCESS)
-		pool_list_add((uintptr_t)pool, device);
+	pool_list_add((uintptr_t)pool, device);
+	atomic_store_explicit(&is_default_known[device], true, memory_order_release);
 }
 
 static bool ask(CUmemoryPool pool, CUmemPool_attribute attribute, cuuint64_t *bytes)
@@ -246,7 +253,7 @@ void pool_list_reset(void)
 	for (int i = 0; i < POOLS; i++)
 		atomic_store_explicit(&slots[i], 0, memory_order_relaxed);
 	for (int i = 0; i < DEVICES; i++) {
-		atomic_store_explicit(&is_asked[i], false, memory_order_relaxed);
+		atomic_store_explicit(&is_default_known[i], false, memory_order_relaxed);
 		atomic_store_explicit(&is_outlived[i], false, memory_order_relaxed);
 	}
 	atomic_store_explicit(&used, 0, memory_order_relaxed);
