@@ -120,9 +120,42 @@ static void find_cached(const struct limit_need *need, uint64_t *bytes)
 	*bytes = ask_cached(need);
 }
 
+static bool is_over_soon(CUevent event)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	CUresult result = REAL(driver, cuEventQuery)(event);
+
+	for (int i = 0; i < YIELDS && result == CUDA_ERROR_NOT_READY; i++) {
+		if (i < YIELDS / 2)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+		result = REAL(driver, cuEventQuery)(event);
+	}
+	return result == CUDA_SUCCESS;
+}
+
+/*
+ * A pool gives back what the host has seen to be over, by waiting for it: when it
+ * is, which other work on the stream may put off too long.  A full device would
+ * take what is over, seen or not.
+ */
+static void see_frees(CUstream stream)
+{
+	CUevent event;
+
+	if (REAL(driver, cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+		return;
+	if (REAL(driver, cuEventRecord)(event, stream) == CUDA_SUCCESS && is_over_soon(event))
+		REAL(driver, cuEventSynchronize)(event);
+	REAL(driver, cuEventDestroy_v2)(event);
+}
+
 static void trim(const struct limit_need *need, uint64_t *bytes)
 {
 	(void)bytes;
+	if (need->is_pooled)
+		see_frees((CUstream)(uintptr_t)need->stream);
 	pool_list_trim(need->device);
 }
 
@@ -335,47 +368,16 @@ static bool is_outgrown(void)
 	return limit_ask(claim.device, &memory) && memory.used > claim.used && memory.used > limit;
 }
 
-static bool is_over_soon(CUevent event)
-{
-	const struct timespec nap = { .tv_nsec = NAP_NS };
-	CUresult result = REAL(driver, cuEventQuery)(event);
-
-	for (int i = 0; i < YIELDS && result == CUDA_ERROR_NOT_READY; i++) {
-		if (i < YIELDS / 2)
-			sched_yield();
-		else
-			nanosleep(&nap, NULL);
-		result = REAL(driver, cuEventQuery)(event);
-	}
-	return result == CUDA_SUCCESS;
-}
-
-/*
- * A pool gives back what the host has seen to be over, by waiting for it: when it
- * is, which other work on the stream may put off too long.
- */
-static void see_free(CUstream stream)
-{
-	CUevent event;
-
-	if (REAL(driver, cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-		return;
-	if (REAL(driver, cuEventRecord)(event, stream) == CUDA_SUCCESS && is_over_soon(event))
-		REAL(driver, cuEventSynchronize)(event);
-	REAL(driver, cuEventDestroy_v2)(event);
-}
-
 static void take_back(const struct limit_need *need, uint64_t *is_back)
 {
 	CUstream stream = (CUstream)(uintptr_t)need->stream;
 
-	pool_list_trim(need->device);
+	trim(need, NULL);
 	if (!is_outgrown() || REAL(next, cuMemFreeAsync)(*need->block, stream) != CUDA_SUCCESS)
 		return;
 	*is_back = 1;
 	*need->block = claim.before;
-	see_free(stream);
-	pool_list_trim(need->device);
+	trim(need, NULL);
 }
 
 bool limit_leave(bool has_succeeded)
