@@ -311,9 +311,9 @@ static int64_t kept_of_managed(const struct ingest_ledger_gpu *gpu,
 }
 
 /*
- * Calls that are weighed for code may launch a kernel, which moves managed memory to the
+ * A kernel that is launched, or runs beside the call, moves managed memory to the
  * device: what grew is that, as long as so much of it may not have been there before.
- * Others that are weighed move none: what grew by them is the driver's.
+ * Of what a graph, a stream or a limit takes it has no part but whole steps.
  */
 static int64_t moved_managed(const struct ingest_ledger_gpu *gpu,
 			     const struct ingest_ledger_use *use,
@@ -323,13 +323,14 @@ static int64_t moved_managed(const struct ingest_ledger_gpu *gpu,
 	const int64_t step = INGEST_LEDGER_MANAGED_STEP;
 	int64_t most = managed_of(after);
 	int64_t was = larger(before->unexplained - gpu->foreign - use->left, 0);
+	int64_t grown = larger(after->growth, 0);
 	int64_t room;
 
 	if (after->weighed != WEIGHED_CODE)
-		return 0;
+		grown -= grown % step;
 	most = (most + step - 1) / step * step;
 	room = larger(most - was, 0);
-	return after->growth < room ? larger(after->growth, 0) : room;
+	return grown < room ? grown : room;
 }
 
 /* Of a pair on one thread, in one context. */

@@ -267,7 +267,7 @@ START_TEST(managed_memory_that_comes_is_no_code)
 }
 END_TEST
 
-/* Graphs and streams move no managed memory: what they take is not given to it. */
+/* Managed memory comes in steps: what graphs and streams take beside it is theirs. */
 START_TEST(managed_memory_takes_nothing_from_graphs_and_streams)
 {
 	put_context();
@@ -278,11 +278,15 @@ START_TEST(managed_memory_takes_nothing_from_graphs_and_streams)
 	put(reading(3400, READING_AFTER, WEIGHED_STREAM, 503));
 	put(reading(3500, READING_BEFORE, WEIGHED_SETTING, 503));
 	put(reading(3600, READING_AFTER, WEIGHED_SETTING, 507));
+	/* A graph whose kernels use it. */
+	put(reading(3700, READING_BEFORE, WEIGHED_GRAPH, 507));
+	put(reading(3800, READING_AFTER, WEIGHED_GRAPH, 507 + 128 + 3));
 	fixture_collect();
 	ck_assert_int_eq(of_reading(3200, "growth_bytes"), MIB);
 	ck_assert_int_eq(of_reading(3400, "growth_bytes"), 2 * MIB);
 	ck_assert_int_eq(of_reading(3600, "growth_bytes"), 4 * MIB);
 	ck_assert_int_eq(of_reading(3600, "driver_bytes"), 7 * MIB);
+	ck_assert_int_eq(of_reading(3800, "growth_bytes"), 3 * MIB);
 }
 END_TEST
 
