@@ -4,6 +4,7 @@
 #include "intercept/deferral.h"
 #include "intercept/hook.h"
 #include "intercept/place.h"
+#include "intercept/reading.h"
 #include "intercept/real.h"
 
 #include <errno.h>
@@ -197,12 +198,18 @@ bool hook_memory_free_defer(struct call *call, uint64_t address, uint64_t stream
 	return kind != DEFERQ_KINDS && deferral_free(call, &block, kind);
 }
 
-/* On a capturing stream nothing is freed before the launch of the graph. */
+/*
+ * On a capturing stream nothing is freed before the launch of the graph.  Of managed
+ * memory the driver keeps some for itself: what came back is weighed.
+ */
 void hook_memory_free_before(struct call *call, uint64_t address, uint64_t stream)
 {
 	call->has_taken = false;
+	call->weighed = WEIGHED_NOTHING;
 	if (!capture_flag(stream))
 		block_take(call, SPACE_ADDRESS, address);
+	if (call->has_taken && call->taken.kind == BLOCK_MANAGED)
+		reading_weigh(call, WEIGHED_SETTING, READING_IDLE_FIRST);
 }
 
 void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream)
@@ -211,4 +218,5 @@ void hook_memory_free_after(struct call *call, uint64_t address, uint64_t stream
 		hook_operation(call, address, 0, 0, stream);
 	else
 		block_end(call, address, stream);
+	reading_after(call);
 }

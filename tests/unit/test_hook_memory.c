@@ -44,6 +44,61 @@ START_TEST(a_refused_free_leaves_the_block)
 }
 END_TEST
 
+static size_t is_free;
+
+static CUresult CUDAAPI get_info(size_t *free_bytes, size_t *total_bytes)
+{
+	*free_bytes = is_free;
+	*total_bytes = 1 << 30;
+	return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI allocate_managed(CUdeviceptr *address, size_t bytes, unsigned int flags)
+{
+	(void)flags;
+	*address = 0x9000;
+	is_free -= bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI free_half(CUdeviceptr address)
+{
+	(void)address;
+	is_free += 4096;
+	return CUDA_SUCCESS;
+}
+
+static const struct record *free_one(CUdeviceptr address)
+{
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
+	return fake_look()->record;
+}
+
+/* Readings of other moments may come behind. */
+START_TEST(what_managed_memory_gives_back_is_weighed)
+{
+	const struct record *record;
+	CUdeviceptr address;
+
+	fake_allocate(0x7000, 4096);
+	is_free = 1 << 20;
+	fake_set(API_cuMemGetInfo_v2, get_info);
+	fake_set(API_cuMemAllocManaged, allocate_managed);
+	fake_set(API_cuMemFree_v2, free_half);
+	ck_assert_int_eq(cuMemAllocManaged(&address, 8192, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	fake_look();
+	record = free_one(address);
+	ck_assert_int_eq(record[0].kind, RECORD_READING);
+	ck_assert_int_eq(record_moment(&record[0]), READING_BEFORE);
+	ck_assert_int_eq(record_weighed(&record[0]), WEIGHED_SETTING);
+	ck_assert_int_eq(record[1].kind, RECORD_FREE);
+	ck_assert_uint_le(record[0].start + record_ticks(&record[0]), record[1].start);
+	ck_assert_int_eq(record_moment(&record[2]), READING_AFTER);
+	ck_assert_uint_eq(record[2].a - record[0].a, 4096);
+	ck_assert_int_eq(free_one(0x7000)->kind, RECORD_FREE);
+}
+END_TEST
+
 static CUresult CUDAAPI reuse_while_freeing(CUdeviceptr address)
 {
 	struct block block = { .id = tracker_next_id(), .address = address, .bytes = 1 };
@@ -484,6 +539,7 @@ int main(void)
 	tcase_add_checked_fixture(memory, fake_start, fake_stop);
 	tcase_add_test(memory, an_allocation_and_its_free_share_an_id);
 	tcase_add_test(memory, a_refused_free_leaves_the_block);
+	tcase_add_test(memory, what_managed_memory_gives_back_is_weighed);
 	tcase_add_test(memory, an_address_reused_within_its_free_stays);
 	tcase_add_test(memory, an_unknown_block_is_freed_untracked);
 	tcase_add_test(memory, outputs_of_a_failed_call_are_not_read);
