@@ -136,7 +136,7 @@ static void write_context(struct ingest_process *process, const struct ingest_co
 	struct ingest *ingest = process->ingest;
 	sqlite3_stmt *insert = store_prepare(
 		ingest->store, &ingest->insert_context,
-		"INSERT OR REPLACE INTO context VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)");
+		"INSERT OR REPLACE INTO context VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, ?)");
 
 	sqlite3_bind_int64(insert, 1, context->id);
 	sqlite3_bind_int64(insert, 2, process->id);
@@ -145,6 +145,7 @@ static void write_context(struct ingest_process *process, const struct ingest_co
 	sqlite3_bind_int64(insert, 5, (int64_t)context->handle);
 	sqlite3_bind_int64(insert, 6, is_primary);
 	bind_id(insert, 7, (uint64_t)at_ns);
+	sqlite3_bind_int64(insert, 8, context->is_green);
 	store_step(ingest->store, insert);
 }
 

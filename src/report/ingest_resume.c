@@ -190,7 +190,7 @@ static void read_contexts(struct ingest_process *process)
 {
 	sqlite3_stmt *query = ask(process->ingest,
 				  "SELECT id, number, device_id, handle, destroyed_ns IS NOT NULL, "
-				  "created_ns "
+				  "created_ns, is_green "
 				  "FROM context WHERE process_id = ?",
 				  process->id);
 
@@ -204,6 +204,7 @@ static void read_contexts(struct ingest_process *process)
 			.handle = number_at(query, 3),
 			.is_dead = number_at(query, 4),
 			.created_ns = sqlite3_column_int64(query, 5),
+			.is_green = number_at(query, 6),
 		};
 		ingest_table_put(&process->contexts, context->number, context);
 	}

@@ -82,7 +82,8 @@ CREATE TABLE context (
 	is_primary INTEGER NOT NULL,
 	created_ns INTEGER,		-- first seen
 	destroyed_ns INTEGER,
-	end_cause TEXT			-- context, reset, exit
+	end_cause TEXT,			-- context, reset, exit
+	is_green INTEGER NOT NULL DEFAULT 0	-- it has no memory of its own
 );
 
 CREATE TABLE stream (

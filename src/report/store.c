@@ -246,6 +246,10 @@ static void complete_schema(struct store *store)
 				 "WHERE name = 'detail'"))
 		store_run(store, "ALTER TABLE operation ADD COLUMN detail INTEGER;"
 				 "ALTER TABLE operation ADD COLUMN bytes INTEGER;");
+	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('context') "
+				 "WHERE name = 'is_green'"))
+		store_run(store, "ALTER TABLE context ADD COLUMN is_green INTEGER NOT NULL "
+				 "DEFAULT 0;");
 	if (!store_number(store, "SELECT count(*) FROM pragma_table_info('process') "
 				 "WHERE name = 'note'"))
 		store_run(store, "ALTER TABLE process ADD COLUMN note TEXT;");

@@ -282,6 +282,44 @@ START_TEST(collector_that_is_killed_knows_what_is_pending)
 }
 END_TEST
 
+/* A block names a green context, which is made first and ends last; it lives on. */
+START_TEST(collector_that_is_killed_knows_green_contexts)
+{
+	enum { COPIES = 300000, KILLS = 6, END = 3000 + COPIES * 100 };
+	struct record context = session_writer_context(1000, 1, 0xc0), end = context;
+	struct record block = session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE);
+	int kills = 0;
+	int status;
+
+	context.c = CONTEXT_IS_GREEN;
+	block.caller_context = context.caller_context;
+	end.kind = RECORD_CONTEXT_END;
+	end.start = END;
+	end.c = 0;
+	end.aux = RELEASE_CONTEXT;
+	session_writer_open(&writer, session, GONE, 0);
+	session_writer_put(&writer, 1, context);
+	session_writer_put(&writer, 1, block);
+	for (uint64_t i = 0; i < COPIES; i++)
+		session_writer_put(&writer, 1, session_writer_copy(3000 + i * 100, 10, TRANSFER_H2D,
+								   1, 0x7000, 8));
+	session_writer_put(&writer, 1, end);
+	session_writer_close(&writer);
+	do {
+		pid_t collector = start_collector();
+
+		if (kills++ < KILLS) {
+			sleep_us(20000 + kills * 30000);
+			kill(collector, SIGKILL);
+		}
+		status = await(collector);
+	} while (WIFSIGNALED(status) && has_session());
+	ck_assert_int_eq(ask("SELECT destroyed_ns FROM context"), END);
+	ck_assert_int_eq(ask("SELECT is_green FROM context"), 1);
+	ck_assert_int_eq(ask("SELECT released_ns FROM allocation"), INT64_MIN);
+}
+END_TEST
+
 #define MIB (UINT64_C(1) << 20)
 
 /*
@@ -583,6 +621,7 @@ static Suite *make_suite(void)
 	tcase_add_test(live, living_process_reuses_the_chunks_that_were_read);
 	tcase_add_test(live, collector_that_is_killed_loses_and_doubles_nothing);
 	tcase_add_test(live, collector_that_is_killed_knows_what_is_pending);
+	tcase_add_test(live, collector_that_is_killed_knows_green_contexts);
 	tcase_add_test(live, collector_that_is_killed_goes_on_with_readings);
 	tcase_add_test(live, what_a_killed_process_had_pending_ends_with_it);
 	tcase_add_loop_test(live, context_is_told_from_what_others_have, 0, 2);
