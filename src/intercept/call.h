@@ -34,6 +34,7 @@ struct call {
 	bool is_forwarded;  /* a free that the driver has, counted in deferral_forwarded */
 	uint8_t weighed;    /* enum reading_weighed, where driver.tbl says `weigh` ... */
 	uint64_t weighed_at; /* ... and what was free before, or the context that is new */
+	uint64_t weighed_blocks; /* that there were before */
 	uint8_t finding;    /* enum finding_kind: a guard found `taken` pending ... */
 	uint64_t named;	    /* ... at this address, which the program named */
 	struct block taken; /* out of the tracker while the driver frees it */

@@ -255,16 +255,23 @@ void reading_weigh(struct call *call, enum reading_weighed weighed, unsigned int
 		return;
 	call->weighed = (uint8_t)weighed;
 	call->weighed_at = reading.is_free;
+	call->weighed_blocks = tracker_count();
 	begin_again(call);
 }
 
 /* Two threads that count at once may lose one: it is no more than a rate. */
-static void note_growth(uint16_t api, bool has_changed)
+static void note_growth(const struct call *call, uint64_t is_free)
 {
-	uint16_t idle = atomic_load_explicit(&reading_idle[api], memory_order_relaxed);
+	_Atomic uint16_t *idle = &reading_idle[call->api];
+	unsigned int next = atomic_load_explicit(idle, memory_order_relaxed);
 
-	atomic_store_explicit(&reading_idle[api], has_changed ? 0 : (uint16_t)(idle + 1),
-			      memory_order_relaxed);
+	if (is_free == call->weighed_at)
+		next += READING_UNCLEAR;
+	else if (tracker_count() != call->weighed_blocks)
+		next++;
+	else
+		next = 0;
+	atomic_store_explicit(idle, (uint16_t)next, memory_order_relaxed);
 }
 
 /* What there was before the context somebody else may know, as of the start of the call. */
@@ -287,7 +294,7 @@ void reading_weigh_again(struct call *call)
 	if (call->weighed == WEIGHED_CONTEXT)
 		weigh_context(call, &reading);
 	else if (take(call, &reading))
-		note_growth(call->api, reading.is_free != call->weighed_at);
+		note_growth(call, reading.is_free);
 }
 
 /* Nothing of the call in flight may be told yet, so its start is that of the reading. */
@@ -310,6 +317,7 @@ void reading_own_before(struct call *own, enum api api, enum reading_weighed wei
 		return;
 	own->weighed = (uint8_t)weighed;
 	own->weighed_at = reading.is_free;
+	own->weighed_blocks = tracker_count();
 }
 
 void reading_own_after(struct call *own)
@@ -320,7 +328,7 @@ void reading_own_after(struct call *own)
 	};
 
 	if (own->weighed != WEIGHED_NOTHING && take_own(own, &reading))
-		note_growth(own->api, reading.is_free != own->weighed_at);
+		note_growth(own, reading.is_free);
 	own->weighed = WEIGHED_NOTHING;
 }
 

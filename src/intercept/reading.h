@@ -42,15 +42,18 @@ static inline void reading_out_of_memory(struct call *call)
 /*
  * A function of the driver whose weighings have shown no change so many times in
  * a row is weighed no more.  What is used for the first time is so but once, and
- * small functions share pages: there it takes longer.
+ * small functions share pages: there it takes longer.  It takes longer too where
+ * the change may be that of blocks which other threads have made or freed meanwhile.
  */
-enum { READING_IDLE = 64, READING_IDLE_FIRST = 1024 };
+enum { READING_IDLE = 64, READING_IDLE_FIRST = 1024, READING_UNCLEAR = 16 };
 
-extern _Atomic uint16_t reading_idle[API_COUNT]; /* weighings without a change, in a row */
+/* Weighings in a row without a change, READING_UNCLEAR each, and unclear ones, 1 each. */
+extern _Atomic uint16_t reading_idle[API_COUNT];
 
 static inline bool reading_is_worth(uint16_t api, unsigned int idle)
 {
-	return atomic_load_explicit(&reading_idle[api], memory_order_relaxed) < idle;
+	return atomic_load_explicit(&reading_idle[api], memory_order_relaxed) <
+	       idle * READING_UNCLEAR;
 }
 
 /* Ahead of the driver; `idle` tells when it is no longer worth it. */

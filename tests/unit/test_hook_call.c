@@ -6,6 +6,7 @@
 #include "core/tracker.h"
 #include "fake_driver.h"
 #include "intercept/call.h"
+#include "intercept/reading.h"
 
 #include <check.h>
 #include <errno.h>
@@ -536,6 +537,43 @@ START_TEST(a_long_call_keeps_its_magnitude)
 }
 END_TEST
 
+static size_t is_free;
+
+static CUresult CUDAAPI get_info(size_t *free_bytes, size_t *total_bytes)
+{
+	*free_bytes = is_free;
+	*total_bytes = 1 << 30;
+	return CUDA_SUCCESS;
+}
+
+/* Meanwhile another thread makes a block. */
+static CUresult CUDAAPI get_function(CUfunction *function, CUmodule module, const char *name)
+{
+	(void)module;
+	(void)name;
+	*function = (CUfunction)0x6100;
+	is_free -= 4096;
+	tracker_add(&(struct block){
+		.id = tracker_next_id(), .address = is_free, .bytes = 4096 });
+	return CUDA_SUCCESS;
+}
+
+START_TEST(what_others_allocate_is_no_growth_for_ever)
+{
+	unsigned int weighed = 0;
+	CUfunction function;
+
+	is_free = 1 << 29;
+	fake_set(API_cuMemGetInfo_v2, get_info);
+	fake_set(API_cuModuleGetFunction, get_function);
+	for (int i = 0; i < READING_IDLE * READING_UNCLEAR + 10; i++) {
+		cuModuleGetFunction(&function, (CUmodule)0x6000, "f");
+		weighed += fake_look()->count == 2;
+	}
+	ck_assert_uint_eq(weighed, READING_IDLE * READING_UNCLEAR);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("hook_call");
@@ -564,6 +602,7 @@ int main(void)
 	tcase_add_test(other, calls_inside_a_call_are_not_the_programs);
 	tcase_add_test(other, a_function_the_driver_lacks_is_not_found);
 	tcase_add_test(other, a_long_call_keeps_its_magnitude);
+	tcase_add_test(other, what_others_allocate_is_no_growth_for_ever);
 	suite_add_tcase(suite, other);
 
 	srunner_run_all(runner, CK_ENV);
