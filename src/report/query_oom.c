@@ -9,7 +9,6 @@ static const struct rows_column oom_columns[] = {
 	{ NULL, "failed", ROWS_TEXT },
 	{ NULL, "the driver said", ROWS_TEXT },
 	{ NULL, "the program had", ROWS_TEXT },
-	{ NULL, "largest free", ROWS_TEXT },
 	{ "process_id", NULL, ROWS_ID },
 	{ "device_id", NULL, ROWS_ID },
 	{ "device", NULL, ROWS_ID },
@@ -27,7 +26,7 @@ static const struct rows_column oom_columns[] = {
 };
 
 enum oom_column {
-	FAILED_TEXT, DRIVER_TEXT, HAD_TEXT, LARGEST_TEXT,
+	FAILED_TEXT, DRIVER_TEXT, HAD_TEXT,
 	PROCESS, DEVICE, ORDINAL, AT, API, ORIGIN, REQUESTED, FREE, TOTAL, LIVE, PENDING, POOLS,
 	LARGEST
 };
@@ -80,9 +79,6 @@ static void write_texts(const struct report *report, struct rows_value *value)
 		    format_bytes(a, value[LIVE].number), format_bytes(b, value[PENDING].number),
 		    value[POOLS].number ? "; its pools reserve " : "",
 		    value[POOLS].number ? c : "", value[POOLS].number ? " in all" : "");
-	rows_text(&value[LARGEST_TEXT], "unknown");
-	if (value[LARGEST].is_set)
-		rows_text(&value[LARGEST_TEXT], format_bytes(a, value[LARGEST].number));
 }
 
 static void add_holders(struct query *query, struct report_section *section, int64_t oom_id,
@@ -118,7 +114,7 @@ static void show_oom(struct query *query, struct report *report, const struct ro
 	struct rows_value *value = rows_add(&fields->rows);
 
 	fields->heading = is_first ? "OUT OF MEMORY" : NULL;
-	for (int i = FAILED_TEXT; i <= LARGEST_TEXT; i++)
+	for (int i = FAILED_TEXT; i <= HAD_TEXT; i++)
 		rows_text(&value[i], oom[i].text);
 	add_holders(query, holders, id, oom);
 	rows_cut(&holders->rows, query->most_rows);

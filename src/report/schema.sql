@@ -488,7 +488,8 @@ CREATE TABLE oom (			-- the first time that a process ran out of device memory: 
 	live_bytes INTEGER,		-- of the process on the device
 	pending_bytes INTEGER,		-- freed and not released yet
 	pools_reserved INTEGER,		-- by its pools, cached or used
-	largest_free_bytes INTEGER	-- largest block to be had; NULL: unknown
+	largest_free_bytes INTEGER	-- largest block to be had; NULL: unknown, for the driver does not
+					-- tell it, and to try would take what the program needs
 );
 
 CREATE TABLE oom_holder (		-- who held most of what was live then

@@ -184,6 +184,7 @@ class OutOfMemory(Case):
         text = custody("report", self.trace).stdout.split("OUT OF MEMORY\n")[1]
         self.assertIn("cuMemAlloc_v2 of 777 MiB", text)
         self.assertIn("it could not be asked", text)
+        self.assertNotIn("unknown", text.split("holders when memory ran out")[0])
 
     def test_the_reading_of_the_moment_is_in_it(self):
         at = 4_000_000
