@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum band {
-	BAND_DEVICE, BAND_PITCH, BAND_POOL, BAND_VMM, BAND_ARRAY, BAND_EXTERNAL, BAND_MANAGED,
+	BAND_DEVICE, BAND_PITCH, BAND_POOL, BAND_VMM, BAND_ARRAY, BAND_MANAGED,
 	BAND_PENDING, BAND_ROUNDING, BAND_POOLS_CACHED, BAND_GRAPHS,
 	BAND_CONTEXTS, BAND_CODE, BAND_OTHER_DRIVER, BAND_OTHER_RECORDED,
 	BAND_OTHER_PROCESSES, BAND_CONTEXTS_AND_OTHERS, BAND_UNACCOUNTED,
@@ -25,7 +25,6 @@ static const char *const band_titles[BANDS] = {
 	[BAND_POOL] = "pool",
 	[BAND_VMM] = "vmm",
 	[BAND_ARRAY] = "array",
-	[BAND_EXTERNAL] = "external",
 	[BAND_MANAGED] = "managed, at most",
 	[BAND_PENDING] = "freed, not released yet",
 	[BAND_ROUNDING] = "rounding to pages",
@@ -64,7 +63,6 @@ static const struct rows_column ledger_columns[] = {
 	{ "pool_bytes", NULL, ROWS_BYTES },
 	{ "vmm_bytes", NULL, ROWS_BYTES },
 	{ "array_bytes", NULL, ROWS_BYTES },
-	{ "external_bytes", NULL, ROWS_BYTES },
 	{ "managed_bytes", NULL, ROWS_BYTES },
 	{ "pending_bytes", NULL, ROWS_BYTES },
 	{ "rounding_bytes", NULL, ROWS_BYTES },
@@ -219,7 +217,6 @@ static void write_row(struct query *query, struct rows_value *value, sqlite3_stm
 	read_blocks(query, sqlite3_column_int64(statement, OF_ID), &blocks);
 	for (int band = BAND_DEVICE; band <= BAND_ARRAY; band++)
 		set(value, (enum band)band, blocks.live[band]);
-	set(value, BAND_EXTERNAL, 0);
 	set(value, BAND_PENDING, blocks.pending);
 	set(value, BAND_ROUNDING,
 	    rows_minus(sqlite3_column_int64(statement, OF_HELD), blocks.paged));

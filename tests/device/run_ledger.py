@@ -17,7 +17,7 @@ SKIPPED = 77
 LEAST = 64 << 20  # a ledger may be off by this, or by a hundredth of what is in use
 KINDS = ("small", "large", "pitch", "pool", "vmm", "managed", "pinned", "array", "graph",
          "module", "heap", "streams", "context", "ipc")
-LIVE = ("device", "pitch", "pool", "vmm", "array", "managed", "external")
+LIVE = ("device", "pitch", "pool", "vmm", "array", "managed")
 DRIVER = "contexts", "code", "other_driver"
 OTHERS = "other_recorded", "other_processes", "contexts_and_others"
 OWN = *LIVE, "pending", "rounding", "pools_cached", "graphs"
