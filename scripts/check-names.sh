@@ -3,12 +3,13 @@
 #
 # A name tells its file: every global symbol of x.o is x, begins with x_ or
 # custody_, or is an export of the interposer.  The generated wrappers are
-# NVIDIA's names by design and are left to check-exports.sh; cupti_nop stands in
-# for other files.
+# NVIDIA's names by design and are left to check-exports.sh, and so is the entry
+# of the injection library; cupti_nop stands in for other files.
 set -u
 build=${top_builddir:-.}
 map=$build/src/intercept/preload.map
 status=0
+declare -A entry=([main]=main [inject]=InitializeInjection)
 
 exported()
 {
@@ -25,7 +26,8 @@ check_object()
 	while read -r _ _ symbol; do
 		case $symbol in
 		"$file" | "${file}_"* | custody_* | __* | .*) ;;
-		main) [ "$file" = main ] || complain "$object" "$symbol" ;;
+		main | InitializeInjection) [ "$symbol" = "${entry[$file]-}" ] ||
+			complain "$object" "$symbol" ;;
 		*) exported "$symbol" || complain "$object" "$symbol" ;;
 		esac
 	done < <(nm -g --defined-only "$object" | grep ' [A-Z] ')
