@@ -339,7 +339,9 @@ it_reads_what_killed_collectors_left_behind() {
 	hold env CUSTODY_OUTPUT="$PWD/t.db" LD_PRELOAD="$preload" "$clients/ends" wait
 	session=$(echo "$XDG_RUNTIME_DIR"/custody-*)
 	[ -d "$session" ] || fail "there is no session"
-	wait_until 10 test -e t.db || fail "the collector did not begin"
+	# Its successor goes on with the file only where the session names it.
+	wait_until 10 grep -qs '^trace=.*/t\.db$' "$session/session" ||
+		fail "the collector did not begin"
 	collector=$(holder_of "$session/lock")
 	[ -n "$collector" ] || fail "nobody holds the lock of the session"
 	kill -KILL "$collector"
@@ -351,13 +353,6 @@ it_reads_what_killed_collectors_left_behind() {
 	expect_equal "copies" 30 "$(query t.db "SELECT count(*) FROM transfer")"
 	expect_equal "blocks" 2 "$(query t.db "SELECT count(*) FROM allocation")"
 	expect_no_session
-}
-
-# The process that holds a flock on the file, by its inode in /proc/locks.
-holder_of() { # FILE
-	local inode
-	inode=$(stat -c %i "$1")
-	awk -v inode=":$inode\$" '$6 ~ inode { print $5 }' /proc/locks | head -1
 }
 
 it_keeps_recording_when_its_own_process_is_killed() {

@@ -65,13 +65,18 @@ it_replaces_no_trace_that_is_being_recorded() {
 	mkfifo go
 	record -o t.db -- bash -c 'read -r _ <go; exec "$@"' - $(client) &
 	first=$!
-	wait_until 10 compgen -G "$XDG_RUNTIME_DIR/custody-*/lock" >/dev/null || fail "no session"
+	wait_until 10 is_collected || fail "no session has a collector"
 	expect_status 1 "$custody" record -f -o t.db -- $(client) 2>err
 	expect_match "message" 't\.db is being recorded by another run' "$(cat err)"
 	echo >go
 	wait "$first" || fail "the first run ended with $?: $(cat err)"
 	expect_equal "copies" 25 "$(query t.db "SELECT count(*) FROM transfer")"
 	record -f -o t.db -- $(client)
+}
+
+is_collected() { # the one session there is
+	local lock
+	lock=$(compgen -G "$XDG_RUNTIME_DIR/custody-*/lock") && [ -n "$(holder_of "$lock")" ]
 }
 
 it_gives_a_second_bare_run_a_name_of_its_own() {

@@ -141,6 +141,13 @@ expect_no_session() {
 	wait_until 10 no_session_left || fail "left behind: $(find "$XDG_RUNTIME_DIR")"
 }
 
+# The process that holds a flock on the file, by its inode in /proc/locks.
+holder_of() { # FILE
+	local inode
+	inode=$(stat -c %i "$1")
+	awk -v inode=":$inode\$" '$6 ~ inode { print $5 }' /proc/locks | head -1
+}
+
 # Start a program that says "ready PID" and then waits for the end of its input.
 # Sets `held`, the process started, and `program`, the one that spoke.
 hold() { # COMMAND...
