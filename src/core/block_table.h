@@ -38,6 +38,7 @@ struct block_shard {
 	uint32_t used;			/* slots with a page, empty or not */
 	struct block_page *pages;
 	uint64_t count; /* blocks that begin here */
+	struct tracker_traffic traffic;
 	struct slab_spares spares;
 };
 
@@ -154,6 +155,13 @@ static inline bool block_table_fits(const struct block_page *page, uint32_t at,
 	       (at == page->count || page->blocks[at].address >= block_table_end(block));
 }
 
+/* Of kinds that the driver packs into pages of its own. */
+static inline bool block_table_is_packed(const struct block *block)
+{
+	return block->kind == BLOCK_DEVICE || block->kind == BLOCK_PITCH ||
+	       block->kind == BLOCK_ARRAY;
+}
+
 /* Put it there; `at` is what block_table_count() says. */
 static inline void block_table_put(struct block_shard *shard, struct block_page *page, uint32_t at,
 				   const struct block *block)
@@ -164,6 +172,7 @@ static inline void block_table_put(struct block_shard *shard, struct block_page 
 	page->blocks[at] = *block;
 	page->count++;
 	shard->count += block_table_begins(page, block);
+	shard->traffic.come += block_table_begins(page, block) && block_table_is_packed(block);
 	if (__builtin_expect(page->level == LEVEL_LARGE, 0))
 		block_table_large[page->number % LARGE_BUCKETS]++;
 }
@@ -175,6 +184,7 @@ static inline void block_table_remove(struct block_shard *shard, struct block_pa
 	size_t behind = (size_t)(page->blocks + page->count - (block + 1));
 
 	shard->count -= block_table_begins(page, block);
+	shard->traffic.gone += block_table_begins(page, block) && block_table_is_packed(block);
 	if (__builtin_expect(page->level == LEVEL_LARGE, 0))
 		block_table_large[page->number % LARGE_BUCKETS]--;
 	if (behind)

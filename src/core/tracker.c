@@ -554,24 +554,60 @@ uint64_t tracker_count(void)
 	return count;
 }
 
-static void see_page(const struct block_page *page,
-		     void (*see)(const struct block *block, void *argument), void *argument)
+void tracker_count_traffic(struct tracker_traffic *traffic)
+{
+	*traffic = (struct tracker_traffic){ 0 };
+	for (int i = 0; i < SHARDS; i++) {
+		lock_take(&shards[i].lock);
+		traffic->come += shards[i].traffic.come;
+		traffic->gone += shards[i].traffic.gone;
+		lock_give(&shards[i].lock);
+	}
+}
+
+static bool any_in_page(const struct block_page *page,
+			bool (*is_it)(const struct block *block, void *argument), void *argument)
 {
 	for (uint32_t i = 0; i < page->count; i++)
-		if (block_table_begins(page, &page->blocks[i]))
-			see(&page->blocks[i], argument);
+		if (block_table_begins(page, &page->blocks[i]) &&
+		    is_it(&page->blocks[i], argument))
+			return true;
+	return false;
+}
+
+bool tracker_any(bool (*is_it)(const struct block *block, void *argument), void *argument)
+{
+	bool is_there = false;
+
+	for (int i = 0; i < SHARDS && !is_there; i++) {
+		struct block_shard *shard = &shards[i];
+
+		lock_take(&shard->lock);
+		for (uint32_t j = 0; shard->pages && j <= shard->mask && !is_there; j++)
+			is_there = any_in_page(&shard->pages[j], is_it, argument);
+		lock_give(&shard->lock);
+	}
+	return is_there;
+}
+
+struct walk {
+	void (*see)(const struct block *block, void *argument);
+	void *argument;
+};
+
+static bool see_and_go_on(const struct block *block, void *argument)
+{
+	const struct walk *walk = argument;
+
+	walk->see(block, walk->argument);
+	return false;
 }
 
 void tracker_walk(void (*see)(const struct block *block, void *argument), void *argument)
 {
-	for (int i = 0; i < SHARDS; i++) {
-		struct block_shard *shard = &shards[i];
+	struct walk walk = { see, argument };
 
-		lock_take(&shard->lock);
-		for (uint32_t j = 0; shard->pages && j <= shard->mask; j++)
-			see_page(&shard->pages[j], see, argument);
-		lock_give(&shard->lock);
-	}
+	tracker_any(see_and_go_on, &walk);
 }
 
 bool tracker_check(void)

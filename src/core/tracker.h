@@ -86,8 +86,18 @@ void tracker_reset(void);
 
 uint64_t tracker_count(void);
 
+/* How many linear blocks and arrays have ever been entered, and have left again. */
+struct tracker_traffic {
+	uint64_t come, gone;
+};
+
+void tracker_count_traffic(struct tracker_traffic *traffic);
+
 /* Show every block once; `see` runs under a lock, and what changes meanwhile may be missed. */
 void tracker_walk(void (*see)(const struct block *block, void *argument), void *argument);
+
+/* Show blocks until `is_it` says so of one: whether there is such a block. */
+bool tracker_any(bool (*is_it)(const struct block *block, void *argument), void *argument);
 
 /* Walk everything and say whether it is consistent; for tests and debug builds. */
 bool tracker_check(void);

@@ -326,7 +326,7 @@ static void complain(int device)
 	struct limit_memory memory;
 
 	if (!notice_is_spent() && limit_ask(device, &memory) && memory.used >= limit &&
-	    !limit_ask_own_bytes(device))
+	    !limit_ask_has_own(device))
 		notice_once("the limit of %s leaves nothing to allocate: contexts, code and other "
 			    "processes take %llu MiB of the device",
 			    option_text(OPTION_LIMIT), (unsigned long long)(memory.used >> 20));

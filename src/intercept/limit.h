@@ -76,8 +76,8 @@ bool limit_ask_current(struct limit_memory *memory);
  */
 bool limit_ask(int device, struct limit_memory *memory);
 
-/* What blocks of the program take of a device, at least. */
-uint64_t limit_ask_own_bytes(int device);
+/* Whether the program has a block there. */
+bool limit_ask_has_own(int device);
 
 /*
  * limit_share.c, one caller at a time.  Whether a block of less than a page finds

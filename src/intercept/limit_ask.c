@@ -60,43 +60,52 @@ struct own {
 	uint64_t bytes;
 };
 
-/* Pages that small blocks share are counted by their bytes. */
-static void add_own(const struct block *block, void *argument)
+static bool is_own(const struct block *block, int device)
 {
-	struct own *own = argument;
-
-	if (block->device != own->device || block->parent)
-		return;
+	if (block->device != device || block->parent)
+		return false;
 	switch ((enum block_kind)block->kind) {
 	case BLOCK_DEVICE:
 	case BLOCK_PITCH:
 	case BLOCK_ARRAY:
 	case BLOCK_VMM:
 	case BLOCK_POOL:
-		own->bytes += block->bytes;
-		break;
+		return true;
 	default:
-		break;
+		return false;
 	}
 }
 
-uint64_t limit_ask_own_bytes(int device)
+/* Pages that small blocks share are counted by their bytes. */
+static void add_own(const struct block *block, void *argument)
 {
-	struct own own = { .device = device };
+	struct own *own = argument;
 
-	tracker_walk(add_own, &own);
-	return own.bytes;
+	if (is_own(block, own->device))
+		own->bytes += block->bytes;
+}
+
+static bool is_any_own(const struct block *block, void *argument)
+{
+	return is_own(block, *(const int *)argument);
+}
+
+bool limit_ask_has_own(int device)
+{
+	return tracker_any(is_any_own, &device);
 }
 
 /* A device without a context can have been asked for virtual memory, and no more. */
 static bool estimate(int device, struct limit_memory *memory)
 {
+	struct own own = { .device = device };
 	size_t total = 0;
 
 	if (REAL(driver, cuDeviceTotalMem_v2)(&total, device) != CUDA_SUCCESS)
 		return false;
+	tracker_walk(add_own, &own);
 	memory->total = total;
-	memory->used = limit_ask_own_bytes(device);
+	memory->used = own.bytes;
 	return true;
 }
 

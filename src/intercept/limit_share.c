@@ -14,6 +14,8 @@ struct shared {
 	uint32_t context;
 	uint32_t count;
 	bool is_known;
+	struct tracker_traffic traffic; /* when that was so, and ... */
+	uint64_t taken;			/* ... what has been promised until then */
 	uint64_t array_bytes;
 	struct {
 		uint64_t page;
@@ -64,6 +66,7 @@ static void add_shared(const struct block *block, void *argument)
 
 /* What was found; what has been promised since then is taken of it. */
 static struct shared found;
+static uint64_t taken; /* rooms, ever */
 
 void limit_share_forget(void)
 {
@@ -72,11 +75,35 @@ void limit_share_forget(void)
 
 static void look_for_shared(int device, uint32_t context)
 {
-	found = (struct shared){ .device = device, .context = context, .is_known = true };
+	found = (struct shared){
+		.device = device,
+		.context = context,
+		.is_known = true,
+		.taken = taken,
+	};
+	tracker_count_traffic(&found.traffic);
 	tracker_walk(add_shared, &found);
 }
 
-static bool take_room(bool is_array, uint64_t bytes)
+static bool is_known_of(int device, uint32_t context)
+{
+	return found.is_known && found.device == device && found.context == context;
+}
+
+/*
+ * Blocks that leave make room, and so do blocks that come, but for those whose
+ * room was promised: without either, nothing is found that was not found before.
+ */
+static bool has_changed(void)
+{
+	struct tracker_traffic now;
+
+	tracker_count_traffic(&now);
+	return now.gone != found.traffic.gone ||
+	       now.come - found.traffic.come != taken - found.taken;
+}
+
+static bool find_room(bool is_array, uint64_t bytes)
 {
 	if (is_array) {
 		found.array_bytes %= LIMIT_PAGE;
@@ -94,15 +121,26 @@ static bool take_room(bool is_array, uint64_t bytes)
 	return false;
 }
 
+static bool take_room(bool is_array, uint64_t bytes)
+{
+	bool is_taken = find_room(is_array, bytes);
+
+	taken += is_taken;
+	return is_taken;
+}
+
 /* All blocks are looked at once for many calls: there may be very many. */
 bool limit_share_take(int device, bool is_array, uint64_t bytes)
 {
 	uint32_t context = current_number();
 
 	bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
-	if (found.is_known && found.device == device && found.context == context &&
-	    take_room(is_array, bytes))
-		return true;
+	if (is_known_of(device, context)) {
+		if (take_room(is_array, bytes))
+			return true;
+		if (!has_changed())
+			return false;
+	}
 	look_for_shared(device, context);
 	return take_room(is_array, bytes);
 }
