@@ -100,7 +100,7 @@ static bool has_changed(void)
 
 	tracker_count_traffic(&now);
 	return now.gone != found.traffic.gone ||
-	       now.come - found.traffic.come != taken - found.taken;
+	       now.come - found.traffic.come > taken - found.taken;
 }
 
 static bool find_room(bool is_array, uint64_t bytes)

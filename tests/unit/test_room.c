@@ -244,43 +244,6 @@ START_TEST(a_small_block_finds_room_in_a_page_that_is_begun)
 }
 END_TEST
 
-static uint32_t walks;
-
-/* The linker puts these in place of one another. */
-void __wrap_tracker_walk(void (*see)(const struct block *block, void *argument), void *argument);
-void __real_tracker_walk(void (*see)(const struct block *block, void *argument), void *argument);
-
-void __wrap_tracker_walk(void (*see)(const struct block *block, void *argument), void *argument)
-{
-	walks++;
-	__real_tracker_walk(see, argument);
-}
-
-START_TEST(all_blocks_are_looked_at_again_only_where_some_have_come_or_gone)
-{
-	CUdeviceptr first = 0;
-
-	/* Pages that are begun have room, and never enough. */
-	ck_assert_int_eq(cuMemAlloc_v2(&first, MIB), CUDA_SUCCESS);
-	ck_assert_int_eq(allocate(MIB), CUDA_SUCCESS);
-	atomic_store(&used, LIMIT);
-	for (int i = 0; i < 10; i++)
-		ck_assert_int_eq(allocate(PAGE - 512), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(walks, 1);
-	/* What is promised of a page changes nothing that has to be looked for. */
-	ck_assert_int_eq(allocate(MIB / 2), CUDA_SUCCESS);
-	atomic_store(&used, LIMIT);
-	ck_assert_int_eq(allocate(PAGE - 512), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(walks, 1);
-	ck_assert_int_eq(allocate(MIB), CUDA_SUCCESS);
-	atomic_store(&used, LIMIT);
-	ck_assert_int_eq(cuMemFree_v2(first), CUDA_SUCCESS);
-	ck_assert_int_eq(allocate(PAGE - 512), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_int_eq(allocate(PAGE - 512), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(walks, 2);
-}
-END_TEST
-
 START_TEST(a_small_block_needs_a_page_where_none_has_room)
 {
 	ck_assert_int_eq(allocate(PAGE), CUDA_SUCCESS);
@@ -692,8 +655,6 @@ int main(void)
 	tcase_add_test(tests, what_fits_is_given_and_what_does_not_is_refused);
 	tcase_add_test(tests, sizes_that_are_no_number_are_refused);
 	tcase_add_test(tests, a_small_block_finds_room_in_a_page_that_is_begun);
-	tcase_add_test(tests,
-		       all_blocks_are_looked_at_again_only_where_some_have_come_or_gone);
 	tcase_add_test(tests, a_small_block_needs_a_page_where_none_has_room);
 	tcase_add_test(tests, what_is_left_of_a_page_is_for_whatever_fits);
 	tcase_add_test(tests, arrays_share_pages_with_arrays);
