@@ -20,6 +20,7 @@ struct reading {
 	enum reading_moment moment;
 	enum reading_weighed weighed;
 	uint64_t start; /* with the time it took, the moment of the answer */
+	bool is_alone;	/* no call in flight is marked meanwhile but this */
 	uint64_t is_free;
 	uint64_t total;
 	uint64_t pools;
@@ -100,15 +101,28 @@ static void ask_reserved(struct reading *reading, CUdevice device)
 
 /*
  * Records of a thread stay in the order of their starts: whatever else is told
- * of this call comes behind the reading.
+ * of this call comes behind the reading.  A counted call is not marked as in
+ * flight by itself; the reading is, from ahead of its start until it is told, or
+ * the collector would go past it.
  */
 static void begin(struct call *call, struct reading *reading)
 {
 	struct thread_segment *self = call->self;
+	bool has_start = reading->start;
+	uint64_t now = has_start ? reading->start : clock_ticks(self->clock);
 
-	reading->start = clock_ticks(self->clock);
-	if (atomic_load_explicit(&self->chunk->header.busy_since, memory_order_relaxed))
-		segment_mark_busy(self, reading->start);
+	reading->is_alone = !atomic_load_explicit(&self->chunk->header.busy_since,
+						  memory_order_relaxed);
+	if (reading->is_alone || !has_start)
+		segment_mark_busy(self, now);
+	if (!has_start)
+		reading->start = reading->is_alone ? clock_ticks(self->clock) : now;
+}
+
+static void finish(const struct call *call, const struct reading *reading)
+{
+	if (reading->is_alone)
+		segment_mark_busy(call->self, 0);
 }
 
 static bool ask_all(struct reading *reading, CUdevice device)
@@ -145,12 +159,12 @@ static bool take(struct call *call, struct reading *reading)
 	bool is_taken = false;
 
 	if (now) {
-		if (!reading->start)
-			begin(call, reading);
+		begin(call, reading);
 		is_taken = ask_all(reading, now->device);
+		if (is_taken)
+			put(call, reading, now);
+		finish(call, reading);
 	}
-	if (is_taken)
-		put(call, reading, now);
 	errno = saved_errno;
 	return is_taken;
 }
@@ -218,6 +232,7 @@ void reading_asked(struct call *call, uint64_t is_free, uint64_t total)
 			}
 			put(call, &reading, now);
 		}
+		finish(call, &reading);
 	}
 	errno = saved_errno;
 }
