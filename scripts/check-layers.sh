@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The layer rule, read off the include lines: core includes only core,
-# intercept and report include core and themselves, nobody includes
-# intercept or report.  A quoted include carries its directory, so that
+# intercept, library and report include core and themselves, nobody includes
+# intercept, library or report.  A quoted include carries its directory, so that
 # the rule can be seen in review and here.
 set -u
 root=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
@@ -20,6 +20,8 @@ check_include()
 {
 	case $4 in
 	'"config.h"' | '"core/'*) ;;
+	'<custody/'*)
+		[ "$1" = library ] || complain "$2" "$3" "$1 may not know $4" ;;
 	"\"$1/"*) ;;
 	'"'*/*) complain "$2" "$3" "$1 may not include $4" ;;
 	'"'*) complain "$2" "$3" "$4 does not carry its directory" ;;
@@ -28,7 +30,7 @@ check_include()
 	esac
 }
 
-for room in core intercept report; do
+for room in core intercept library report; do
 	while IFS=: read -r file line text; do
 		header=${text#*include}
 		header=${header//[[:space:]]/}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * library.h - private to src/library: what its files share, and the rules of the room.
+ *
+ * The library is a layer of nouns over the engine (core/engine.h): it makes the
+ * driver's calls through the engine's wrappers, which record and put off, and keeps
+ * no queue of its own.
+ *
+ * Every public function begins with library_enter() or library_enter_context(), which
+ * say no after a fork, at exit, without a driver and to what is stale, make the owning
+ * context current and remember what was; and ends with library_leave().  A destroy
+ * function that may not enter gives back host memory only, and returns 0.
+ *
+ * Locks, outermost first; none is held across a driver call but library_lock of
+ * library.c, at initialisation, and those that say so where they are declared.
+ */
+#ifndef CUSTODY_LIBRARY_LIBRARY_H
+#define CUSTODY_LIBRARY_LIBRARY_H
+
+#include "core/engine.h"
+#include "library/cuda.h"
+
+#include <custody/context.h>
+#include <custody/error.h>
+#include <custody/stream.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The engine in use; NULL before library_init() has succeeded once. */
+extern const struct engine *library_engine;
+
+/* ------------------------------------------------------------ library.c */
+
+/*
+ * Load and initialise the driver if that was not done; 0, CUSTODY_E_NO_DRIVER, _FORKED,
+ * _EXITING or the result of cuInit.
+ */
+int library_init(void);
+
+/* What library_enter() has to put back. */
+struct library_call {
+	CUcontext before; /* was current */
+	bool has_pushed;
+};
+
+/* Begin a public function that needs the driver, but no context. */
+int library_enter(struct library_call *call);
+
+/*
+ * The same in a context, which is made alive if it is a primary one that has been
+ * reset.  It is current from here to library_leave(); what was is put back there.
+ */
+int library_enter_context(struct library_call *call, struct custody_context *context);
+
+/*
+ * The same for an object made in `context` when that was in `generation`:
+ * CUSTODY_E_STALE if it has been reset since.
+ */
+int library_enter_object(struct library_call *call, struct custody_context *context,
+			 uint64_t generation);
+
+/* Ends what began with success; returns `result`, so that it can be the last statement. */
+int library_leave(struct library_call *call, int result);
+
+/* True while driver calls may be made at all: not forked, not exiting, initialised. */
+bool library_is_usable(void);
+
+/* -------------------------------------------------------------- error.c */
+
+/* Note a sentence for custody_error_detail() on this thread, and return `error`. */
+int error_say(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Forget it: done at the entry of each function that may say something. */
+void error_forget(void);
+
+/* ------------------------------------------------------------ context.c */
+
+struct custody_context {
+	struct custody_device *device;
+	_Atomic(CUcontext) handle; /* NULL: a primary one that is not retained now */
+	_Atomic uint64_t generation; /* rises with each reset, from 1 */
+	_Atomic uint32_t number;   /* of the engine; 0: none */
+	bool is_primary;
+	bool is_wrapped;
+	pthread_mutex_t lock; /* of retaining and resetting; held across those driver calls */
+	struct custody_context *next; /* all contexts, newest first */
+
+	struct custody_stream *legacy; /* the objects of the default streams */
+	struct custody_stream *per_thread;
+
+	/* Everything that was made in it and is alive, under `objects_lock`. */
+	pthread_mutex_t objects_lock;
+	struct library_object *objects;
+};
+
+/*
+ * What has a context: first member of streams, events, buffers, pins and so on.
+ * On a reset `end` is called for each, newest first, with the context current and
+ * before the generation rises: it frees the driver's part (or leaves that to the
+ * death of the context, for what a reset of the device destroys anyway) and marks
+ * the object dead; the host memory stays its owner's.
+ */
+struct library_object {
+	struct custody_context *context;
+	uint64_t generation; /* of the context when it was made */
+	struct library_object *next, *previous;
+	void (*end)(struct library_object *object);
+};
+
+/* Enter a new object into its context's list, and take it out again; any thread. */
+void context_add(struct library_object *object, struct custody_context *context,
+		 void (*end)(struct library_object *object));
+void context_remove(struct library_object *object);
+
+/* Whether the context has not been reset since. */
+static inline bool context_is_fresh(const struct custody_context *context, uint64_t generation)
+{
+	return atomic_load_explicit(&context->generation, memory_order_acquire) == generation;
+}
+
+/* library_enter_object() for an object. */
+static inline int context_enter(struct library_call *call, const struct library_object *object)
+{
+	return library_enter_object(call, object->context, object->generation);
+}
+
+/* The context of a CUcontext that is known; NULL: none. */
+struct custody_context *context_of_handle(CUcontext handle);
+
+/* The primary context of an ordinal, which need not be retained; NULL: no such device. */
+struct custody_context *context_of_ordinal(int ordinal);
+
+/* --------------------------------------------------------------- device.c */
+
+struct custody_device {
+	CUdevice handle;
+	int ordinal;
+	struct custody_context *context; /* the primary one */
+	struct custody_resource *_Atomic resource; /* NULL: the device resource */
+	_Atomic int64_t attributes[CU_DEVICE_ATTRIBUTE_MAX]; /* value + 1 << 32, 0: not asked */
+};
+
+/* --------------------------------------------------------------- stream.c */
+
+struct custody_stream {
+	struct library_object object;
+	CUstream handle;
+	uint64_t id;
+	bool is_foreign; /* not ours to destroy */
+	bool is_default; /* of the context's own: never freed */
+};
+
+/*
+ * The driver's handle to pass for a stream, in a context: NULL is the default stream
+ * of the process's choice, as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.  Negative: the
+ * stream is stale or of another context.  `*is_synchronous` (may be NULL) is
+ * set where the caller has to wait, because no stream was given.
+ */
+int stream_resolve(struct custody_stream *stream, const struct custody_context *context,
+		   CUstream *handle, bool *is_synchronous);
+
+/* After the work of a function: wait if it is to be synchronous. */
+int stream_finish(CUstream handle, bool is_synchronous);
+
+/* Whether a stream is capturing; no harm done to the capture. */
+int stream_ask_capturing(CUstream handle, bool *is_capturing);
+
+/* The default stream's handle that the process has chosen. */
+CUstream stream_default_handle(void);
+
+/* --------------------------------------------------------------- defer.c */
+
+/*
+ * Around driver calls that free: what this thread frees in between is put off.  Cheap.
+ */
+void defer_mark(void);
+void defer_unmark(void);
+
+/*
+ * An allocation through the library has failed for lack of memory, the engine having
+ * flushed: asks the handler of custody_set_out_of_memory().  True: try again.
+ * `*attempts` is 0 at the first call.
+ */
+bool defer_ask_handler(struct custody_context *context, size_t bytes, unsigned int *attempts);
+
+#endif
