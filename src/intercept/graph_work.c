@@ -48,6 +48,7 @@ struct graph_work {
 	void *spare;
 	_Atomic(struct sums *) sums;	 /* NULL: there is no memory for them */
 	_Atomic(struct memory *) memory; /* NULL: nothing is left or freed */
+	bool is_replaced; /* the list is that of another graph than it was made of */
 	struct graph_list list;
 };
 
@@ -224,6 +225,7 @@ static struct graph_work *make(struct graph_list *list)
 	if (!work)
 		return NULL;
 	atomic_store_explicit(&work->sums, NULL, memory_order_relaxed);
+	work->is_replaced = false;
 	work->list = *list;
 	*list = (struct graph_list){ 0 };
 	set_sums(work);
@@ -286,6 +288,14 @@ static uint32_t find_copy(struct graph_work *work, uint64_t node)
 	return at != UINT32_MAX && work->list.item[at].type == GRAPH_ITEM_COPY ? at : UINT32_MAX;
 }
 
+/* Under the lock.  There is something now that could not be read. */
+static void lose_track(struct graph_work *work)
+{
+	if (!work->list.is_incomplete)
+		count_item(work, &unknown, 1);
+	work->list.is_incomplete = true;
+}
+
 void graph_work_change(uint64_t exec, uint64_t node, const struct graph_item *copy)
 {
 	struct graph_work *work;
@@ -298,6 +308,8 @@ void graph_work_change(uint64_t exec, uint64_t node, const struct graph_item *co
 		leave_items(work, at, 1);
 		graph_list_copy(&work->list.item[at], copy);
 		enter_items(work, at, 1);
+	} else if (work) {
+		lose_track(work);
 	}
 	lock_give(&kept.lock);
 }
@@ -314,28 +326,40 @@ void graph_work_enable(uint64_t exec, uint64_t node, bool is_enabled)
 		leave_items(work, at, 1);
 		work->list.item[at].is_enabled = is_enabled;
 		enter_items(work, at, 1);
+	} else if (work && work->is_replaced) {
+		lose_track(work); /* else it is a node that copies nothing */
 	}
 	lock_give(&kept.lock);
 }
 
-/* Under the lock.  Where the two do not match, what was read last is what is known. */
+/* Under the lock.  What is off stays off, wherever it is now. */
+static void keep_off(struct graph_work *work, const struct graph_item *item)
+{
+	uint32_t at = find_copy(work, item->node);
+
+	if (at != UINT32_MAX)
+		work->list.item[at].is_enabled = false;
+	else
+		work->list.is_incomplete = true;
+}
+
+/*
+ * Under the lock.  Where the two do not match, what was read last is what is known,
+ * and which of its nodes stand for which before only where they are the same.
+ */
 static void assign_all(struct graph_work *work, struct graph_list *list)
 {
 	struct graph_list old = work->list;
 
 	if (old.is_incomplete || !graph_list_assign(&work->list, 0, old.count, list)) {
 		work->list = *list;
+		work->is_replaced = true;
 		*list = old;
+		for (uint32_t i = 0; i < old.count; i++)
+			if (!old.item[i].is_enabled)
+				keep_off(work, &old.item[i]);
 	}
 	set_sums(work);
-}
-
-/* Under the lock.  There is something now that could not be read. */
-static void lose_track(struct graph_work *work)
-{
-	if (!work->list.is_incomplete)
-		count_item(work, &unknown, 1);
-	work->list.is_incomplete = true;
 }
 
 /* Under the lock.  A child of another shape leaves it unknown what is copied there. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a launch of a graph copies and allocates, by the real wrappers. */
 #include "core/tracker.h"
+#include "exec.h"
 #include "fake_driver.h"
 #include "fake_graph.h"
 #include "intercept/call.h"
@@ -10,78 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STREAM ((CUstream)0x5000)
-#define DEVICE_BLOCK UINT64_C(0x70000)
+#define DEVICE_BLOCK EXEC_BLOCK
 
 static struct fake_graph graph, child;
 static char host[64];
 
 static void start(void)
 {
-	fake_start();
-	fake_graph_start();
+	exec_start();
 	memset(&graph, 0, sizeof(graph));
 	memset(&child, 0, sizeof(child));
-	fake_allocate(DEVICE_BLOCK, 4096);
-}
-
-static CUgraphExec make(struct fake_graph *from)
-{
-	CUgraphExec exec;
-
-	ck_assert_int_eq(cuGraphInstantiateWithFlags(&exec, fake_graph_handle(from), 0), 0);
-	fake_look_one(RECORD_OPERATION, API_cuGraphInstantiateWithFlags);
-	return exec;
-}
-
-static void end(CUgraphExec exec)
-{
-	cuGraphExecDestroy(exec);
-	ck_assert_int_eq(fake_look_one(RECORD_OPERATION, API_cuGraphExecDestroy)->result,
-			 fake_result);
-}
-
-/* Launch; the records behind that of the call itself. */
-static const struct fake_look *launch(CUgraphExec exec)
-{
-	const struct fake_look *look;
-
-	ck_assert_int_eq(cuGraphLaunch(exec, STREAM), fake_result);
-	look = fake_look();
-	ck_assert_uint_ge(look->count, 1);
-	ck_assert_int_eq(look->record[0].kind, RECORD_OPERATION);
-	ck_assert_int_eq(look->record[0].api, API_cuGraphLaunch);
-	ck_assert(!(look->record[0].flags & RECORD_MORE));
-	for (uint32_t i = 1; i < look->count; i++)
-		ck_assert(look->record[i].flags & RECORD_MORE);
-	return look;
-}
-
-static void expect_nothing(CUgraphExec exec)
-{
-	ck_assert_uint_eq(launch(exec)->count, 1);
-}
-
-/* One way of this kind, with so many copies and bytes; a look may hold others. */
-static const struct record *expect_way(const struct fake_look *look, enum transfer_kind kind,
-				       uint64_t copies, uint64_t bytes)
-{
-	const struct record *found = NULL;
-
-	for (uint32_t i = 1; i < look->count; i++)
-		if (look->record[i].kind == RECORD_TRANSFER &&
-		    record_transfer_kind(&look->record[i]) == kind) {
-			ck_assert_ptr_eq(found, NULL);
-			found = &look->record[i];
-		}
-	ck_assert_ptr_ne(found, NULL);
-	ck_assert(found->flags & RECORD_SUM);
-	ck_assert_uint_eq(found->a, copies);
-	ck_assert_uint_eq(found->b, 0);
-	ck_assert_uint_eq(found->c, bytes);
-	ck_assert_uint_eq(found->stream, (uintptr_t)STREAM);
-	ck_assert(record_is_async(found));
-	return found;
 }
 
 START_TEST(each_way_is_one_record_of_each_launch)
@@ -95,15 +34,15 @@ START_TEST(each_way_is_one_record_of_each_launch)
 	fake_graph_fill(&graph, DEVICE_BLOCK, 1, 7, 1);
 	fake_graph_fill(&graph, DEVICE_BLOCK, 2, 7, 3);
 	fake_graph_fill(&graph, DEVICE_BLOCK, 4, 7, 0);
-	exec = make(&graph);
+	exec = exec_make(&graph);
 	for (int i = 0; i < 3; i++) {
-		look = launch(exec);
+		look = exec_launch(exec);
 		ck_assert_uint_eq(look->count, 3);
-		record = expect_way(look, TRANSFER_H2D, 2, 123);
+		record = exec_expect_way(look, TRANSFER_H2D, 2, 123);
 		ck_assert_int_eq(record_source_place(record), PLACE_PAGEABLE);
 		ck_assert_int_eq(record_target_place(record), PLACE_DEVICE);
 		ck_assert(!(record->flags & RECORD_CAPTURED));
-		expect_way(look, TRANSFER_MEMSET, 3, 7 + 42 + 28);
+		exec_expect_way(look, TRANSFER_MEMSET, 3, 7 + 42 + 28);
 	}
 }
 END_TEST
@@ -126,7 +65,7 @@ START_TEST(ways_differ_by_their_places)
 	fake_look();
 	fake_graph_in(&graph, host, DEVICE_BLOCK, 10);
 	fake_graph_in(&graph, host + sizeof(host), DEVICE_BLOCK, 5);
-	look = launch(make(&graph));
+	look = exec_launch(exec_make(&graph));
 	ck_assert_uint_eq(look->count, 3);
 	for (uint32_t i = 1; i < 3; i++)
 		ck_assert_uint_eq(look->record[i].c,
@@ -139,16 +78,16 @@ START_TEST(a_launch_that_fails_moves_nothing)
 	CUgraphExec exec;
 
 	fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
-	exec = make(&graph);
+	exec = exec_make(&graph);
 	fake_result = CUDA_ERROR_INVALID_VALUE;
-	expect_nothing(exec);
+	exec_expect_nothing(exec);
 }
 END_TEST
 
 START_TEST(a_graph_that_copies_nothing_is_not_kept)
 {
-	expect_nothing(make(&graph));
-	expect_nothing((CUgraphExec)0x1234);
+	exec_expect_nothing(exec_make(&graph));
+	exec_expect_nothing((CUgraphExec)0x1234);
 }
 END_TEST
 
@@ -161,7 +100,7 @@ START_TEST(what_was_not_made_is_not_read)
 	cuGraphInstantiateWithFlags(&exec, fake_graph_handle(&graph), 0);
 	fake_look_one(RECORD_OPERATION, API_cuGraphInstantiateWithFlags);
 	fake_result = CUDA_SUCCESS;
-	expect_nothing(fake_exec);
+	exec_expect_nothing(fake_exec);
 }
 END_TEST
 
@@ -170,227 +109,9 @@ START_TEST(the_graph_may_be_gone_before_the_launch)
 	CUgraphExec exec;
 
 	fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
-	exec = make(&graph);
+	exec = exec_make(&graph);
 	memset(&graph, 0xee, sizeof(graph));
-	expect_way(launch(exec), TRANSFER_H2D, 1, 100);
-}
-END_TEST
-
-START_TEST(children_are_part_of_it_and_can_be_changed)
-{
-	struct fake_graph other = { .count = 0 };
-	struct fake_node *node;
-	CUgraphExec exec;
-
-	fake_graph_in(&child, host, DEVICE_BLOCK, 50);
-	fake_graph_fill(&child, DEVICE_BLOCK, 4, 2, 1);
-	fake_graph_in(&graph, host, DEVICE_BLOCK, 1);
-	node = fake_graph_child(&graph, &child);
-	fake_graph_in(&graph, host, DEVICE_BLOCK, 3);
-	exec = make(&graph);
-	expect_way(launch(exec), TRANSFER_H2D, 3, 54);
-	fake_graph_in(&other, host, DEVICE_BLOCK, 600);
-	fake_graph_fill(&other, DEVICE_BLOCK, 1, 1, 1);
-	cuGraphExecChildGraphNodeSetParams(exec, fake_graph_node(node), fake_graph_handle(&other));
-	fake_look_one(RECORD_OPERATION, API_cuGraphExecChildGraphNodeSetParams);
-	expect_way(launch(exec), TRANSFER_H2D, 3, 604);
-	expect_way(launch(exec), TRANSFER_MEMSET, 1, 1);
-	cuGraphNodeSetEnabled(exec, fake_graph_node(&child.node[0]), 0);
-	fake_look();
-	expect_way(launch(exec), TRANSFER_H2D, 2, 4);
-}
-END_TEST
-
-START_TEST(changed_nodes_are_followed)
-{
-	struct fake_node *copy = fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
-	struct fake_node *fill = fake_graph_fill(&graph, DEVICE_BLOCK, 4, 10, 1);
-	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_MEMCPY };
-	CUgraphExec exec = make(&graph);
-	CUDA_MEMCPY3D shorter = copy->copy;
-
-	shorter.WidthInBytes = 60;
-	cuGraphExecMemcpyNodeSetParams(exec, fake_graph_node(copy), &shorter, NULL);
-	cuGraphExecMemsetNodeSetParams(exec, fake_graph_node(fill),
-				       &(CUDA_MEMSET_NODE_PARAMS){ .dst = DEVICE_BLOCK,
-								   .elementSize = 2,
-								   .width = 5,
-								   .height = 1 },
-				       NULL);
-	fake_look();
-	expect_way(launch(exec), TRANSFER_H2D, 1, 60);
-	expect_way(launch(exec), TRANSFER_MEMSET, 1, 10);
-	any.memcpy.copyParams = shorter;
-	any.memcpy.copyParams.WidthInBytes = 7;
-	cuGraphExecNodeSetParams(exec, fake_graph_node(copy), &any);
-	fake_look();
-	expect_way(launch(exec), TRANSFER_H2D, 1, 7);
-	fake_result = CUDA_ERROR_INVALID_VALUE;
-	cuGraphExecMemcpyNodeSetParams(exec, fake_graph_node(copy), &shorter, NULL);
-	fake_look();
-	fake_result = CUDA_SUCCESS;
-	expect_way(launch(exec), TRANSFER_H2D, 1, 7);
-}
-END_TEST
-
-START_TEST(a_child_of_another_shape_is_unknown)
-{
-	const struct fake_look *look;
-	struct fake_node *node;
-	CUgraphExec exec;
-
-	fake_graph_in(&child, host, DEVICE_BLOCK, 50);
-	node = fake_graph_child(&graph, &child);
-	exec = make(&graph);
-	for (int i = 0; i < 2; i++) {
-		fake_graph_in(&child, host, DEVICE_BLOCK, 1);
-		cuGraphExecChildGraphNodeSetParams(exec, fake_graph_node(node),
-						   fake_graph_handle(&child));
-		fake_look();
-		look = launch(exec);
-		ck_assert_uint_eq(look->count, 3);
-		expect_way(look, TRANSFER_UNKNOWN, 0, 0);
-		expect_way(look, TRANSFER_H2D, 1, 50);
-	}
-}
-END_TEST
-
-enum { NODES = 3000, CHANGES = 6000 };
-
-static struct fake_node nodes[NODES];
-
-/* What a node does by now, as the test knows it. */
-static struct model {
-	enum transfer_kind kind;
-	size_t bytes;
-	bool is_enabled;
-} model[NODES];
-
-static void expect_model(CUgraphExec exec)
-{
-	uint64_t copies[TRANSFER_KINDS] = { 0 }, bytes[TRANSFER_KINDS] = { 0 };
-	const struct fake_look *look = launch(exec);
-	uint32_t ways = 0;
-
-	for (int i = 0; i < NODES; i++) {
-		copies[model[i].kind] += model[i].is_enabled;
-		bytes[model[i].kind] += model[i].is_enabled ? model[i].bytes : 0;
-	}
-	for (enum transfer_kind kind = 0; kind < TRANSFER_KINDS; kind++) {
-		ways += copies[kind] != 0;
-		if (copies[kind])
-			expect_way(look, kind, copies[kind], bytes[kind]);
-	}
-	ck_assert_uint_eq(look->count, 1 + ways);
-}
-
-static void change_node(CUgraphExec exec, unsigned int i, unsigned int random)
-{
-	CUDA_MEMCPY3D copy = nodes[i].copy;
-
-	if (model[i].kind == TRANSFER_MEMSET || random % 3 == 0) {
-		model[i].is_enabled = !model[i].is_enabled;
-		cuGraphNodeSetEnabled(exec, fake_graph_node(&nodes[i]), model[i].is_enabled);
-	} else {
-		model[i].kind = random & 1 ? TRANSFER_H2D : TRANSFER_D2D;
-		model[i].bytes = copy.WidthInBytes = random % 1000;
-		copy.srcMemoryType = random & 1 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-		copy.srcDevice = DEVICE_BLOCK;
-		cuGraphExecMemcpyNodeSetParams(exec, fake_graph_node(&nodes[i]), &copy, NULL);
-	}
-	fake_look();
-}
-
-/* Sums change by difference: those of all nodes, made anew here, tell whether that is right. */
-START_TEST(thousands_of_nodes_are_changed)
-{
-	unsigned int random = 1;
-	CUgraphExec exec;
-
-	graph.many = nodes;
-	for (unsigned int i = 0; i < NODES; i++) {
-		model[i] = (struct model){ i % 3 ? TRANSFER_H2D : TRANSFER_MEMSET, i, true };
-		if (i % 3)
-			fake_graph_in(&graph, host, DEVICE_BLOCK, i);
-		else
-			fake_graph_fill(&graph, DEVICE_BLOCK, 1, i, 1);
-	}
-	exec = make(&graph);
-	for (unsigned int i = 0; i < CHANGES; i++) {
-		if (i % 100 == 0)
-			expect_model(exec);
-		random = random * 1664525 + 1013904223;
-		change_node(exec, (random >> 8) % NODES, random >> 12);
-	}
-	expect_model(exec);
-}
-END_TEST
-
-/* As measured: handles stay those of the first graph, and what is off stays off. */
-START_TEST(an_update_changes_all_but_what_is_enabled)
-{
-	struct fake_graph other = { .count = 0 };
-	CUgraphExecUpdateResultInfo info;
-	CUgraphExec exec;
-
-	fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
-	fake_graph_in(&graph, host, DEVICE_BLOCK, 10);
-	exec = make(&graph);
-	cuGraphNodeSetEnabled(exec, fake_graph_node(&graph.node[0]), 0);
-	fake_look();
-	expect_way(launch(exec), TRANSFER_H2D, 1, 10);
-	fake_graph_in(&other, host, DEVICE_BLOCK, 7);
-	fake_graph_in(&other, host, DEVICE_BLOCK, 8);
-	cuGraphExecUpdate_v2(exec, fake_graph_handle(&other), &info);
-	fake_look_one(RECORD_OPERATION, API_cuGraphExecUpdate_v2);
-	expect_way(launch(exec), TRANSFER_H2D, 1, 8);
-	cuGraphNodeSetEnabled(exec, fake_graph_node(&graph.node[0]), 1);
-	fake_look();
-	expect_way(launch(exec), TRANSFER_H2D, 2, 15);
-	cuGraphNodeSetEnabled(exec, fake_graph_node(&graph.node[0]), 0);
-	cuGraphNodeSetEnabled(exec, fake_graph_node(&graph.node[1]), 0);
-	fake_look();
-	expect_nothing(exec);
-}
-END_TEST
-
-START_TEST(an_update_that_cannot_be_read_leaves_nothing_of_before)
-{
-	struct fake_graph other = { .count = 0 };
-	CUgraphExecUpdateResultInfo info;
-	const struct fake_look *look;
-	CUgraphExec exec;
-
-	fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
-	fake_graph_fill(&graph, DEVICE_BLOCK, 1, 5, 1);
-	exec = make(&graph);
-	fake_graph_in(&other, host, DEVICE_BLOCK, 7)->result = CUDA_ERROR_INVALID_VALUE;
-	fake_graph_fill(&other, DEVICE_BLOCK, 1, 6, 1);
-	cuGraphExecUpdate_v2(exec, fake_graph_handle(&other), &info);
-	fake_look();
-	look = launch(exec);
-	ck_assert_uint_eq(look->count, 3);
-	expect_way(look, TRANSFER_MEMSET, 1, 6);
-	expect_way(look, TRANSFER_UNKNOWN, 0, 0);
-	other.node[0].result = CUDA_SUCCESS;
-	cuGraphExecUpdate_v2(exec, fake_graph_handle(&other), &info);
-	fake_look();
-	expect_way(launch(exec), TRANSFER_H2D, 1, 7);
-}
-END_TEST
-
-/* Programs update a graph of many kernels at each step, whose nodes cannot become copies. */
-START_TEST(an_update_of_what_copies_nothing_asks_nothing)
-{
-	CUgraphExecUpdateResultInfo info;
-	CUgraphExec exec = make(&graph);
-
-	ck_assert_uint_gt(fake_graph_asked, 0);
-	fake_graph_asked = 0;
-	cuGraphExecUpdate_v2(exec, fake_graph_handle(&graph), &info);
-	fake_look();
-	ck_assert_uint_eq(fake_graph_asked, 0);
-	expect_nothing(exec);
+	exec_expect_way(exec_launch(exec), TRANSFER_H2D, 1, 100);
 }
 END_TEST
 
@@ -399,23 +120,23 @@ START_TEST(a_destroyed_graph_is_forgotten)
 	CUgraphExec exec;
 
 	fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
-	exec = make(&graph);
+	exec = exec_make(&graph);
 	fake_result = CUDA_ERROR_INVALID_VALUE;
-	end(exec);
+	exec_end(exec);
 	fake_result = CUDA_SUCCESS;
-	expect_way(launch(exec), TRANSFER_H2D, 1, 100);
-	end(exec);
-	expect_nothing(exec);
+	exec_expect_way(exec_launch(exec), TRANSFER_H2D, 1, 100);
+	exec_end(exec);
+	exec_expect_nothing(exec);
 }
 END_TEST
 
 START_TEST(a_handle_that_comes_back_is_the_new_graph)
 {
 	fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
-	make(&graph);
+	exec_make(&graph);
 	fake_graph_in(&child, host, DEVICE_BLOCK, 9);
-	expect_way(launch(make(&child)), TRANSFER_H2D, 1, 9);
-	expect_nothing(make(&(struct fake_graph){ .count = 0 }));
+	exec_expect_way(exec_launch(exec_make(&child)), TRANSFER_H2D, 1, 9);
+	exec_expect_nothing(exec_make(&(struct fake_graph){ .count = 0 }));
 }
 END_TEST
 
@@ -458,11 +179,11 @@ START_TEST(bodies_of_conditional_nodes_count_apart)
 	fake_graph_child(&graph, NULL)->type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
 	fake_graph_fill(&graph, DEVICE_BLOCK, 1, 16, 1);
 	add_bodies();
-	look = launch(make(&graph));
+	look = exec_launch(exec_make(&graph));
 	ck_assert_uint_eq(look->count, 3);
-	record = expect_way(look, TRANSFER_H2D, 0, 42);
+	record = exec_expect_way(look, TRANSFER_H2D, 0, 42);
 	ck_assert(record->flags & RECORD_CAPTURED);
-	record = expect_way(look, TRANSFER_MEMSET, 1, 16);
+	record = exec_expect_way(look, TRANSFER_MEMSET, 1, 16);
 	ck_assert(!(record->flags & RECORD_CAPTURED));
 }
 END_TEST
@@ -474,12 +195,12 @@ START_TEST(what_cannot_be_read_is_said)
 
 	fake_graph_fill(&graph, DEVICE_BLOCK, 1, 16, 1);
 	fake_graph_child(&graph, NULL)->type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-	look = launch(make(&graph));
-	expect_way(look, TRANSFER_MEMSET, 1, 16);
-	ck_assert(expect_way(look, TRANSFER_UNKNOWN, 0, 0)->flags & RECORD_CAPTURED);
+	look = exec_launch(exec_make(&graph));
+	exec_expect_way(look, TRANSFER_MEMSET, 1, 16);
+	ck_assert(exec_expect_way(look, TRANSFER_UNKNOWN, 0, 0)->flags & RECORD_CAPTURED);
 	fake_graph_in(&child, host, DEVICE_BLOCK, 40)->result = CUDA_ERROR_INVALID_VALUE;
-	exec = make(&child);
-	ck_assert(expect_way(launch(exec), TRANSFER_UNKNOWN, 0, 0)->flags & RECORD_CAPTURED);
+	exec = exec_make(&child);
+	ck_assert(exec_expect_way(exec_launch(exec), TRANSFER_UNKNOWN, 0, 0)->flags & RECORD_CAPTURED);
 }
 END_TEST
 
@@ -506,12 +227,12 @@ START_TEST(a_launch_into_a_capture_moves_nothing)
 	fake_set(API_cuStreamBeginCapture_v2, begin_capture);
 	fake_graph_in(&graph, host, DEVICE_BLOCK, 100);
 	fake_graph_alloc(&graph, 0xa0000, 512);
-	exec = make(&graph);
-	cuStreamBeginCapture_v2(STREAM, CU_STREAM_CAPTURE_MODE_RELAXED);
+	exec = exec_make(&graph);
+	cuStreamBeginCapture_v2(EXEC_STREAM, CU_STREAM_CAPTURE_MODE_RELAXED);
 	fake_look();
-	look = launch(exec);
+	look = exec_launch(exec);
 	ck_assert_uint_eq(look->count, 2);
-	ck_assert(expect_way(look, TRANSFER_H2D, 1, 100)->flags & RECORD_CAPTURED);
+	ck_assert(exec_expect_way(look, TRANSFER_H2D, 1, 100)->flags & RECORD_CAPTURED);
 }
 END_TEST
 
@@ -536,21 +257,25 @@ START_TEST(memory_that_a_launch_leaves_is_a_block)
 	fake_graph_alloc(&graph, 0xa0000, 512);
 	fake_graph_alloc(&graph, 0xb0000, 4096);
 	fake_graph_free(&graph, 0xb0000);
-	exec = make(&graph);
+	exec = exec_make(&graph);
 	ck_assert(!tracker_find(SPACE_ADDRESS, 0xa0000, &block));
-	expect_block(launch(exec), RECORD_ALLOC, 0xa0000, 512);
+	expect_block(exec_launch(exec), RECORD_ALLOC, 0xa0000, 512);
 	ck_assert(tracker_find(SPACE_ADDRESS, 0xa0000, &block));
 	ck_assert_int_eq(block.kind, BLOCK_GRAPH);
 	ck_assert_int_eq(block.device, 2);
 	ck_assert(!tracker_find(SPACE_ADDRESS, 0xb0000, &block));
 	/* Freed by the launch itself, if so wished, and allocated again. */
-	expect_nothing(exec);
+	exec_expect_nothing(exec);
 	fake_set(API_cuMemFree_v2, fake_free_address);
 	cuMemFree_v2(0xa0000);
 	ck_assert_uint_eq(fake_look_one(RECORD_FREE, API_cuMemFree_v2)->b, block.id);
-	expect_block(launch(exec), RECORD_ALLOC, 0xa0000, 512);
+	expect_block(exec_launch(exec), RECORD_ALLOC, 0xa0000, 512);
 }
 END_TEST
+
+enum { NODES = 3000 };
+
+static struct fake_node nodes[NODES];
 
 /* Pairs stand far from each other, but for one block that stays. */
 START_TEST(thousands_of_blocks_are_paired)
@@ -561,7 +286,7 @@ START_TEST(thousands_of_blocks_are_paired)
 	for (int i = NODES / 2; --i >= 0;)
 		if (i != 700)
 			fake_graph_free(&graph, 0xa0000 + 512 * (CUdeviceptr)i);
-	expect_block(launch(make(&graph)), RECORD_ALLOC, 0xa0000 + 512 * 700, 512);
+	expect_block(exec_launch(exec_make(&graph)), RECORD_ALLOC, 0xa0000 + 512 * 700, 512);
 }
 END_TEST
 
@@ -571,12 +296,12 @@ START_TEST(a_launch_may_free_what_another_has_left)
 	CUgraphExec freeing;
 
 	fake_graph_free(&child, 0xa0000);
-	freeing = make(&child);
-	expect_nothing(freeing);
+	freeing = exec_make(&child);
+	exec_expect_nothing(freeing);
 	fake_graph_alloc(&graph, 0xa0000, 512);
 	fake_exec = (CUgraphExec)0x9100;
-	launch(make(&graph));
-	expect_block(launch(freeing), RECORD_FREE, 0xa0000, 512);
+	exec_launch(exec_make(&graph));
+	expect_block(exec_launch(freeing), RECORD_FREE, 0xa0000, 512);
 	ck_assert(!tracker_find(SPACE_ADDRESS, 0xa0000, &block));
 }
 END_TEST
@@ -596,20 +321,20 @@ START_TEST(many_graphs_are_kept_at_a_time)
 	for (unsigned int i = 0; i < MANY; i++) {
 		copy->copy.WidthInBytes = i + 1;
 		fake_exec = exec_number(i);
-		make(&graph);
+		exec_make(&graph);
 	}
 	for (unsigned int i = 0; i < MANY; i += 3)
-		end(exec_number(i));
+		exec_end(exec_number(i));
 	for (unsigned int i = 0; i < MANY; i++) {
 		if (i % 3)
-			expect_way(launch(exec_number(i)), TRANSFER_H2D, 1, i + 1);
+			exec_expect_way(exec_launch(exec_number(i)), TRANSFER_H2D, 1, i + 1);
 		else
-			expect_nothing(exec_number(i));
+			exec_expect_nothing(exec_number(i));
 	}
 	for (unsigned int i = 0; i < MANY; i++)
-		end(exec_number(i));
+		exec_end(exec_number(i));
 	for (unsigned int i = 0; i < MANY; i++)
-		expect_nothing(exec_number(i));
+		exec_expect_nothing(exec_number(i));
 }
 END_TEST
 
@@ -633,9 +358,9 @@ static void *make_and_launch(void *number)
 	for (unsigned int i = 0; i < TURNS; i++) {
 		own_exec = exec_number((unsigned int)(uintptr_t)number * TURNS + i % 700);
 		cuGraphInstantiateWithFlags(&exec, fake_graph_handle(&graph), 0);
-		cuGraphLaunch(exec, STREAM);
+		cuGraphLaunch(exec, EXEC_STREAM);
 		cuGraphNodeSetEnabled(exec, fake_graph_node(&graph.node[0]), i & 1);
-		cuGraphLaunch(exec, STREAM);
+		cuGraphLaunch(exec, EXEC_STREAM);
 		if (i % 5)
 			cuGraphExecDestroy(exec);
 	}
@@ -654,7 +379,7 @@ START_TEST(threads_have_graphs_of_their_own)
 		ck_assert_int_eq(pthread_join(thread[i], NULL), 0);
 	fake_look();
 	own_exec = exec_number(123456);
-	expect_way(launch(make(&graph)), TRANSFER_H2D, 1, 77);
+	exec_expect_way(exec_launch(exec_make(&graph)), TRANSFER_H2D, 1, 77);
 }
 END_TEST
 
@@ -673,13 +398,6 @@ int main(void)
 	tcase_add_test(work, a_graph_that_copies_nothing_is_not_kept);
 	tcase_add_test(work, what_was_not_made_is_not_read);
 	tcase_add_test(work, the_graph_may_be_gone_before_the_launch);
-	tcase_add_test(work, children_are_part_of_it_and_can_be_changed);
-	tcase_add_test(work, changed_nodes_are_followed);
-	tcase_add_test(work, a_child_of_another_shape_is_unknown);
-	tcase_add_test(work, thousands_of_nodes_are_changed);
-	tcase_add_test(work, an_update_changes_all_but_what_is_enabled);
-	tcase_add_test(work, an_update_that_cannot_be_read_leaves_nothing_of_before);
-	tcase_add_test(work, an_update_of_what_copies_nothing_asks_nothing);
 	tcase_add_test(work, a_destroyed_graph_is_forgotten);
 	tcase_add_test(work, a_handle_that_comes_back_is_the_new_graph);
 	tcase_add_test(work, bodies_of_conditional_nodes_count_apart);
