@@ -29,6 +29,7 @@ class Bench:
         self.custody = self.first("bin/custody", "custody")
         self.program = self.first("device/two_devices", "tests/device/.libs/two_devices",
                                   "tests/device/two_devices")
+        self.preload = self.first("lib/libcustody-preload.so", ".libs/libcustody-preload.so")
         self.simulated = self.first("lib/custody/libcuda-sim", "tests/support/simdriver/lib")
         self.simulate, self.timeout = options.simulate, options.timeout
         self.work = pathlib.Path(options.out).resolve() / time.strftime("work-%H%M%S")
@@ -145,6 +146,21 @@ def check_frees(bench):
         bench.same(f"frees, {policy}", run, bare)
 
 
+COMPLETE = "SELECT 'row='||value FROM meta WHERE key = 'complete'"
+OWNED = ("SELECT 'row='||sum(bytes)||'|'||count(DISTINCT process_id) FROM allocation "
+         "WHERE bytes = 25165824 AND parent_id IS NULL AND kind <> 'ipc' AND kind <> 'external'")
+SHARED = ("SELECT 'row='||count(*)||'|'||coalesce(sum(footprint_bytes), 0) FROM allocation "
+          "WHERE kind = 'ipc'")
+
+
+def judge_owners(bench, label, trace):
+    """Two blocks of the exporter's, two of the importer's own, two that it opened."""
+    owned, shared = bench.sql(trace, OWNED), bench.sql(trace, SHARED)
+    bench.judge(f"{label}: each byte has one owner",
+                owned == [[str(4 * 25165824), "2"]] and shared == [["2", "0"]],
+                f"owned {owned}, opened {shared}")
+
+
 def check_ipc(bench):
     bare = bench.run("ipc", [bench.program, "ipc"])
     for policy in POLICIES:
@@ -152,15 +168,26 @@ def check_ipc(bench):
         bench.judge(f"ipc, {policy}: exit status and output",
                     run.status == bare.status == 0 and sorted(run.output.splitlines()) ==
                     sorted(bare.output.splitlines()), f"{run.status}")
-        owned = bench.sql(run.trace, "SELECT 'row='||sum(bytes)||'|'||count(DISTINCT process_id) "
-                          "FROM allocation WHERE bytes = 25165824 AND parent_id IS NULL "
-                          "AND kind <> 'ipc' AND kind <> 'external'")
-        shared = bench.sql(run.trace, "SELECT 'row='||count(*)||'|'||coalesce(sum(footprint_bytes),"
-                           "0) FROM allocation WHERE kind = 'ipc'")
-        # Two blocks of the exporter's, two of the importer's own, two that it opened.
-        bench.judge(f"ipc, {policy}: each byte has one owner",
-                    owned == [[str(4 * 25165824), "2"]] and shared == [["2", "0"]],
-                    f"owned {owned}, opened {shared}")
+        judge_owners(bench, f"ipc, {policy}", run.trace)
+        check_ipc_apart(bench, policy)
+
+
+def check_ipc_apart(bench, policy):
+    """Exporter and importer have a trace each, of a bare preload, and are merged later."""
+    label = f"ipc, {policy}, two traces"
+    run = bench.run(f"ipc apart {policy}", [bench.program, "ipc"], LD_PRELOAD=bench.preload,
+                    CUSTODY_OUTPUT="part-%p.db", CUSTODY_FREES=policy)
+    where = pathlib.Path(run.trace).parent
+    for _ in range(300):
+        parts = sorted(where.glob("part-*.db"))
+        if len(parts) == 2 and all(bench.sql(str(part), COMPLETE) == [["1"]] for part in parts):
+            break
+        time.sleep(0.1)
+    merged = subprocess.run([bench.custody, "merge", "-q", "-o", run.trace, *map(str, parts)],
+                            capture_output=True, text=True, check=False)
+    bench.judge(f"{label}: merged", run.status == 0 and len(parts) == 2 and
+                merged.returncode == 0, f"{run.status}, {len(parts)} parts {merged.stderr}")
+    judge_owners(bench, label, run.trace)
 
 
 def check_ddp(bench):
