@@ -38,8 +38,8 @@ void hook_memory_alloc_pitch(struct call *call, uint64_t address, uint64_t pitch
  * Pool memory belongs to no context.  On a capturing stream nothing is
  * allocated: an address is set aside for the graph, whose launches allocate.
  */
-static void begin_pooled(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream,
-			 int place)
+static void begin_pooled(struct call *call, enum block_kind kind, uint64_t address,
+			 uint64_t bytes, uint64_t stream, int place)
 {
 	if (call->result == CUDA_SUCCESS && capture_flag(stream)) {
 		hook_operation(call, address, 0, bytes, stream);
@@ -47,7 +47,7 @@ static void begin_pooled(struct call *call, uint64_t address, uint64_t bytes, ui
 	}
 	block_begin(call,
 		    &(struct block_facts){
-			    .kind = place == PLACE_ON_HOST ? BLOCK_PINNED : BLOCK_POOL,
+			    .kind = kind,
 			    .address = address,
 			    .bytes = bytes,
 			    .stream = stream,
@@ -57,13 +57,18 @@ static void begin_pooled(struct call *call, uint64_t address, uint64_t bytes, ui
 
 void hook_memory_alloc_async(struct call *call, uint64_t address, uint64_t bytes, uint64_t stream)
 {
-	begin_pooled(call, address, bytes, stream, place_of_stream(stream));
+	begin_pooled(call, BLOCK_POOL, address, bytes, stream, place_of_stream(stream));
 }
 
 void hook_memory_alloc_from_pool(struct call *call, uint64_t address, uint64_t bytes, uint64_t pool,
 				 uint64_t stream)
 {
-	begin_pooled(call, address, bytes, stream, place_of_pool(pool));
+	int place = place_of_pool(pool);
+	enum block_kind kind = place_is_managed(pool)  ? BLOCK_MANAGED :
+			       place == PLACE_ON_HOST ? BLOCK_PINNED :
+							BLOCK_POOL;
+
+	begin_pooled(call, kind, address, bytes, stream, place);
 }
 
 uint64_t hook_memory_range(uint64_t address)
@@ -167,7 +172,8 @@ void hook_memory_export(struct call *call, uint64_t address)
 
 /*
  * What a free of this block goes by in the queue.  The other function would
- * answer with an error; what else a free can end waits for nothing.
+ * answer with an error; what else a free can end waits for nothing, as managed
+ * memory of a pool, which belongs to no context.
  */
 static enum deferq_kind kind_of_free(const struct block *block, bool is_host)
 {
@@ -176,7 +182,7 @@ static enum deferq_kind kind_of_free(const struct block *block, bool is_host)
 	case BLOCK_PITCH:
 		return is_host ? DEFERQ_KINDS : DEFERQ_MEMORY;
 	case BLOCK_MANAGED:
-		return is_host ? DEFERQ_KINDS : DEFERQ_MANAGED;
+		return is_host || !block->context ? DEFERQ_KINDS : DEFERQ_MANAGED;
 	case BLOCK_PINNED:
 		return is_host ? DEFERQ_HOST : DEFERQ_KINDS;
 	default:

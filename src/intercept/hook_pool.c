@@ -20,7 +20,7 @@ static void note(uint64_t pool, const CUmemLocation *location, CUmemAllocationTy
 {
 	int place = place_of(location, type);
 
-	place_note_pool(pool, place);
+	place_note_pool(pool, place, type == CU_MEM_ALLOCATION_TYPE_MANAGED);
 	if (type == CU_MEM_ALLOCATION_TYPE_PINNED)
 		pool_list_add(pool, place);
 }
@@ -74,7 +74,7 @@ void hook_pool_destroy_after(struct call *call, uint64_t pool)
 /* Another process made it, and knows. */
 void hook_pool_import(struct call *call, uint64_t pool)
 {
-	place_note_pool(pool, PLACE_NOT_KNOWN);
+	place_note_pool(pool, PLACE_NOT_KNOWN, false);
 	hook_operation(call, pool, 0, 0, STREAM_NONE);
 }
 
@@ -92,7 +92,7 @@ void hook_pool_set(struct call *call, uint64_t pool, CUmemPool_attribute attribu
 void hook_pool_of_device(struct call *call, uint64_t pool, CUdevice device)
 {
 	(void)call;
-	place_note_pool(pool, device);
+	place_note_pool(pool, device, false);
 	pool_list_add(pool, device);
 }
 

@@ -124,6 +124,9 @@ bool hook_room_from_pool(struct call *call, CUdeviceptr *block, uint64_t bytes, 
 		.block = block,
 	};
 
+	/* No more than other managed memory is it refused: it lies where it is used. */
+	if (place_is_managed(pool))
+		return has_turn(call);
 	return has_pooled_room(call, &need, place_of_pool(pool));
 }
 

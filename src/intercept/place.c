@@ -5,10 +5,10 @@
 #include <stddef.h>
 
 /*
- * Handle and place in one word, so that an entry is there or not; open
+ * Handle and place in one word, and whether a pool is managed, so that an entry is there or not; open
  * addressing.  A handle that finds no room is not known, as one never noted.
  */
-enum { ENTRIES = 4096, HOME_SHIFT = 52, TRIES = 64, PLACE_BITS = 16 };
+enum { ENTRIES = 4096, HOME_SHIFT = 52, TRIES = 64, PLACE_BITS = 16, IS_MANAGED = 1 << 15 };
 
 struct places {
 	_Atomic uint64_t entry[ENTRIES];
@@ -27,9 +27,9 @@ static bool is_noteworthy(uint64_t handle)
 	return handle && !(handle >> (64 - PLACE_BITS));
 }
 
-static void note(struct places *places, uint64_t handle, int device)
+static void note(struct places *places, uint64_t handle, int device, uint16_t flags)
 {
-	uint64_t entry = handle << PLACE_BITS | (uint16_t)(device - PLACE_NOT_KNOWN);
+	uint64_t entry = handle << PLACE_BITS | (uint16_t)(device - PLACE_NOT_KNOWN) | flags;
 	size_t at = home_of(handle);
 
 	for (int tries = 0; is_noteworthy(handle) && tries < TRIES; tries++) {
@@ -44,7 +44,8 @@ static void note(struct places *places, uint64_t handle, int device)
 	}
 }
 
-static int find(struct places *places, uint64_t handle)
+/* The lower bits of its entry; 0, a place that is not known, where there is none. */
+static uint16_t find(struct places *places, uint64_t handle)
 {
 	size_t at = home_of(handle);
 
@@ -54,30 +55,40 @@ static int find(struct places *places, uint64_t handle)
 		if (!entry)
 			break;
 		if (entry >> PLACE_BITS == handle)
-			return (int)(uint16_t)entry + PLACE_NOT_KNOWN;
+			return (uint16_t)entry;
 		at = (at + 1) % ENTRIES;
 	}
-	return PLACE_NOT_KNOWN;
+	return 0;
+}
+
+static int find_place(struct places *places, uint64_t handle)
+{
+	return (find(places, handle) & (IS_MANAGED - 1)) + PLACE_NOT_KNOWN;
 }
 
 void place_note_stream(uint64_t stream, int device)
 {
-	note(&streams, stream, device);
+	note(&streams, stream, device, 0);
 }
 
-void place_note_pool(uint64_t pool, int device)
+void place_note_pool(uint64_t pool, int device, bool is_managed)
 {
-	note(&pools, pool, device);
+	note(&pools, pool, device, is_managed ? IS_MANAGED : 0);
 }
 
 int place_of_stream(uint64_t stream)
 {
-	return find(&streams, stream);
+	return find_place(&streams, stream);
 }
 
 int place_of_pool(uint64_t pool)
 {
-	return find(&pools, pool);
+	return find_place(&pools, pool);
+}
+
+bool place_is_managed(uint64_t pool)
+{
+	return find(&pools, pool) & IS_MANAGED;
 }
 
 int place_of_location(const CUmemLocation *location)

@@ -19,11 +19,12 @@
 enum { PLACE_ON_HOST = -1, PLACE_NOT_KNOWN = -2 };
 
 void place_note_stream(uint64_t stream, int device);
-void place_note_pool(uint64_t pool, int device);
+void place_note_pool(uint64_t pool, int device, bool is_managed);
 
 /* A device's ordinal, PLACE_ON_HOST or PLACE_NOT_KNOWN.  Lock-free, any thread. */
 int place_of_stream(uint64_t stream);
 int place_of_pool(uint64_t pool);
+bool place_is_managed(uint64_t pool);
 
 /* The place that a program has asked for. */
 int place_of_location(const CUmemLocation *location);

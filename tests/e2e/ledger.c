@@ -2,7 +2,8 @@
 /*
  * ledger.c - one kind of memory, and what a ledger of it must say:
  *
- *	ledger small|large|pool|outlived|vmm|array|managed|graph|code|streams|pending|contexts
+ *	ledger small|large|pool|outlived|vmm|array|managed|managed_pool|graph|code|streams|
+ *		pending|contexts
  *
  * It makes its blocks, asks how much is free, gives back what it can and ends.  It
  * prints "used BYTES", by the driver's word, and for both moments, "highest" and
@@ -198,6 +199,30 @@ static void make_managed(void)
 	say("last", "managed", 10 * MIB);
 }
 
+/* It lies in a pool; where the device has it, it has all that the pool has reserved. */
+static void make_managed_pool(void)
+{
+	const CUmemPoolProps shape = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+	};
+	cuuint64_t bytes = 0;
+	CUdeviceptr block, freed;
+	CUmemoryPool pool;
+
+	MUST(cuMemPoolCreate(&pool, &shape));
+	MUST(cuMemAllocFromPoolAsync(&freed, MIB, pool, NULL));
+	MUST(cuMemAllocFromPoolAsync(&block, 10 * MIB, pool, NULL));
+	MUST(cuStreamSynchronize(NULL));
+	MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes));
+	if (!getenv("SIMCUDA_MANAGED"))
+		bytes = 0;
+	MUST(cuMemFree(freed));
+	say("highest", "managed", bytes);
+	ask(0);
+	say("last", "managed", bytes);
+}
+
 static uint64_t size_setting(const char *name)
 {
 	const char *text = getenv(name);
@@ -309,6 +334,7 @@ int main(int argc, char **argv)
 		{ "graph", make_graph },       { "code", make_code },
 		{ "streams", make_streams },   { "pending", make_pending },
 		{ "contexts", make_contexts }, { "outlived", make_outlived },
+		{ "managed_pool", make_managed_pool },
 	};
 
 	if (argc != 2)

@@ -62,6 +62,20 @@ it_gives_managed_memory_what_is_left() {
 	expect_match "report" 'managed, at most' "$("$custody" report t.db)"
 }
 
+# Nobody knows where it lies: on the host, or on the device.
+it_takes_memory_of_a_managed_pool_for_managed() {
+	close_ledger managed_pool
+	SIMCUDA_MANAGED=2 close_ledger managed_pool -f --frees=immediate
+	expect_equal "kind of the block" "managed $((10 * MIB))" "$(query t.db "
+		SELECT kind || ' ' || bytes FROM allocation WHERE bytes = $((10 * MIB))")"
+	# Its free waits for nothing, so it is not put off.
+	record -f --frees=nowait -o t.db -- "$clients/ledger" managed_pool >out
+	expect_equal "puts off" "0" "$(query t.db "
+		SELECT count(free_waited_ns) FROM allocation WHERE kind = 'managed'")"
+	[ "$(query t.db "SELECT count(free_waited_ns) FROM allocation")" -gt 0 ] ||
+		fail "nothing is put off"
+}
+
 it_closes_for_graphs() {
 	SIMCUDA_GRAPH=4M close_ledger graph
 }

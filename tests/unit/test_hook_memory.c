@@ -332,7 +332,13 @@ START_TEST(memory_of_a_pool_lies_where_the_pool_does)
 	ck_assert_int_eq(aux_from_new_pool(CU_MEM_LOCATION_TYPE_HOST, 0, pinned), BLOCK_PINNED);
 	ck_assert_int_eq(aux_from_new_pool(CU_MEM_LOCATION_TYPE_NONE, 0,
 					   CU_MEM_ALLOCATION_TYPE_MANAGED),
-			 BLOCK_POOL | 1 << 8);
+			 BLOCK_MANAGED | 1 << 8);
+	ck_assert_int_eq(aux_from_new_pool(CU_MEM_LOCATION_TYPE_DEVICE, 3,
+					   CU_MEM_ALLOCATION_TYPE_MANAGED),
+			 BLOCK_MANAGED | 4 << 8);
+	/* The driver gives the handle again. */
+	ck_assert_int_eq(aux_from_new_pool(CU_MEM_LOCATION_TYPE_DEVICE, 3, pinned),
+			 BLOCK_POOL | 4 << 8);
 	cuDeviceGetDefaultMemPool(&pool, 2);
 	ck_assert_int_eq(aux_from_pool(pool), BLOCK_POOL | 3 << 8);
 	ck_assert_int_eq(aux_from_pool((CUmemoryPool)0x9999), BLOCK_POOL | 1 << 8);

@@ -123,6 +123,24 @@ static void uncount_managed(struct device *device, size_t span)
 }
 
 /* Reachable from host and device; in the simulation it lies with the host. */
+char *memory_take_managed(struct device *device, size_t span)
+{
+	char *base;
+
+	if (!count_managed(device, span))
+		return NULL;
+	base = map_host(span);
+	if (!base)
+		uncount_managed(device, span);
+	return base;
+}
+
+void memory_give_managed(struct device *device, char *base, size_t span)
+{
+	uncount_managed(device, span);
+	munmap(base, span);
+}
+
 CUresult memory_alloc_managed(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
 	struct context *context = context_current();
@@ -136,14 +154,13 @@ CUresult memory_alloc_managed(CUdeviceptr *dptr, size_t bytesize, unsigned int f
 	if (!settings.managed)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	context_pass_gate(context);
-	if (!config_may_allocate() || span < bytesize || !count_managed(context->device, span))
+	if (!config_may_allocate() || span < bytesize)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	base = map_host(span);
+	base = memory_take_managed(context->device, span);
 	block = base ? memory_block(BLOCK_MANAGED, base, bytesize, span) : NULL;
 	if (!block) {
-		uncount_managed(context->device, span);
 		if (base)
-			munmap(base, span);
+			memory_give_managed(context->device, base, span);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	block->device = context->device;
@@ -181,8 +198,7 @@ static void give_bytes(struct block *block)
 		share_unmap(block->device, block->base, block->size);
 		break;
 	case BLOCK_MANAGED:
-		uncount_managed(block->device, block->span);
-		munmap(block->base, block->span);
+		memory_give_managed(block->device, block->base, block->span);
 		break;
 	case BLOCK_HOST:
 		munmap(block->base, block->span);
@@ -261,6 +277,10 @@ CUresult memory_free(CUdeviceptr dptr)
 			return CUDA_SUCCESS;
 		return free_plain(block, dptr);
 	case BLOCK_MANAGED:
+		if (!block->pool)
+			return free_plain(block, dptr);
+		pool_give(block, NULL, 0, false);
+		return CUDA_SUCCESS;
 	case BLOCK_EXTERNAL:
 		return free_plain(block, dptr);
 	case BLOCK_IMPORTED:

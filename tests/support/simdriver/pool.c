@@ -98,16 +98,37 @@ static struct block *find_piece(struct pool *pool, size_t span, struct stream *s
 
 /* ------------------------------------------------------------------ segments */
 
+static bool is_managed(const struct pool *pool)
+{
+	return pool->props.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+}
+
+static char *take_pages(struct pool *pool, size_t bytes)
+{
+	return is_managed(pool) ? memory_take_managed(pool->device, bytes) :
+				  space_take_pages(pool->device, bytes);
+}
+
+static void give_pages(struct pool *pool, char *base, size_t bytes)
+{
+	if (is_managed(pool))
+		memory_give_managed(pool->device, base, bytes);
+	else
+		space_give_pages(pool->device, base, bytes);
+}
+
 static struct block *new_piece(struct pool *pool, struct segment *segment, char *base, size_t span)
 {
-	struct block *piece = memory_block(BLOCK_POOL, base, span, span);
+	struct block *piece = memory_block(is_managed(pool) ? BLOCK_MANAGED : BLOCK_POOL, base,
+					   span, span);
 
 	if (!piece)
 		return NULL;
 	piece->pool = pool;
 	piece->device = pool->device;
 	piece->segment = segment;
-	piece->alias = space_alias(pool->device, base);
+	if (!is_managed(pool))
+		piece->alias = space_alias(pool->device, base);
 	push_free(pool, piece);
 	return piece;
 }
@@ -130,17 +151,17 @@ static struct block *grow(struct pool *pool, size_t span)
 
 	if (!segment)
 		return NULL;
-	segment->base = space_take_pages(pool->device, bytes);
+	segment->base = take_pages(pool, bytes);
 	if (!segment->base) {
 		bytes = round_up(span, PAGE_BYTES);
-		segment->base = space_take_pages(pool->device, bytes);
+		segment->base = take_pages(pool, bytes);
 	}
 	segment->bytes = bytes;
 	piece = segment->base && share(pool, segment) ?
 		new_piece(pool, segment, segment->base, bytes) : NULL;
 	if (!piece) {
 		if (segment->base)
-			space_give_pages(pool->device, segment->base, bytes);
+			give_pages(pool, segment->base, bytes);
 		free(segment);
 		return NULL;
 	}
@@ -180,7 +201,7 @@ static void release_segments(struct pool *pool, size_t keep, bool seen)
 		*place = segment->next;
 		unlink_free(pool, piece);
 		handle_give(OBJECT_BLOCK, piece);
-		space_give_pages(pool->device, segment->base, segment->bytes);
+		give_pages(pool, segment->base, segment->bytes);
 		pool->reserved -= segment->bytes;
 		free(segment);
 	}
@@ -392,12 +413,15 @@ struct pool *pool_new(struct device *device)
 
 CUresult pool_start(struct device *device)
 {
-	struct pool *pool = pool_new(device);
+	struct pool *pool = pool_new(device), *managed = pool_new(device);
 
-	if (!pool)
+	if (!pool || !managed)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	pool->is_default = true;
+	pool->is_default = managed->is_default = true;
+	managed->props.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
 	device->default_pool = pool;
+	device->managed_pool = managed;
 	atomic_store(&device->current_pool, pool);
+	atomic_store(&device->current_managed_pool, managed);
 	return CUDA_SUCCESS;
 }

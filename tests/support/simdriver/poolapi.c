@@ -97,7 +97,10 @@ static CUresult free_on(struct block *block, struct stream *stream)
 	case BLOCK_IMPORTED:
 		return release_plain(block, stream);
 	case BLOCK_MANAGED:
-		return CUDA_ERROR_NOT_SUPPORTED;
+		if (!block->pool)
+			return CUDA_ERROR_NOT_SUPPORTED;
+		pool_give(block, stream, atomic_load(&stream->submitted), true);
+		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -127,6 +130,11 @@ CUresult poolapi_free(CUdeviceptr dptr, CUstream hStream)
 }
 
 /* ------------------------------------------------------------------ pools as handles */
+
+static bool is_managed(CUmemAllocationType type)
+{
+	return type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+}
 
 static CUresult give_pool(CUmemoryPool *out, CUdevice dev, bool current)
 {
@@ -163,43 +171,79 @@ CUresult poolapi_set_current(CUdevice dev, CUmemoryPool handle)
 		error = poolapi_find(handle, &pool);
 	if (error)
 		return error;
-	if (pool->device != device || pool->imported)
+	if (pool->device != device || pool->imported || is_managed(pool->props.allocType))
 		return CUDA_ERROR_INVALID_VALUE;
 	atomic_store(&device->current_pool, pool);
 	return CUDA_SUCCESS;
 }
 
-/* Only memory of devices lives in pools here. */
-static CUresult check_location(const CUmemLocation *location, CUmemAllocationType type)
+/*
+ * Only memory of devices lives in pools here; what is managed and prefers no place
+ * is the first device's.
+ */
+static CUresult find_location(const CUmemLocation *location, CUmemAllocationType type,
+			      struct device **device)
 {
 	if (!location)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+	if (is_managed(type) && !settings.managed)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (is_managed(type) && location->type == CU_MEM_LOCATION_TYPE_NONE)
+		return device_find(0, device);
+	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    (type != CU_MEM_ALLOCATION_TYPE_PINNED && !is_managed(type)))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return device_find(location->id, device);
+}
+
+static CUresult give_managed(CUmemoryPool *out, const struct device *device, bool current)
+{
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = (CUmemoryPool)(current ? atomic_load(&device->current_managed_pool) :
+					device->managed_pool);
 	return CUDA_SUCCESS;
+}
+
+static CUresult give_pool_at(CUmemoryPool *out, const CUmemLocation *location,
+			     CUmemAllocationType type, bool current)
+{
+	struct device *device;
+	CUresult error = find_location(location, type, &device);
+
+	if (error)
+		return error;
+	return is_managed(type) ? give_managed(out, device, current) :
+				  give_pool(out, device->index, current);
 }
 
 CUresult poolapi_default_at(CUmemoryPool *pool_out, CUmemLocation *location,
 			    CUmemAllocationType type)
 {
-	CUresult error = check_location(location, type);
-
-	return error ? error : give_pool(pool_out, location->id, false);
+	return give_pool_at(pool_out, location, type, false);
 }
 
 CUresult poolapi_current_at(CUmemoryPool *pool_out, CUmemLocation *location,
 			    CUmemAllocationType type)
 {
-	CUresult error = check_location(location, type);
-
-	return error ? error : give_pool(pool_out, location->id, true);
+	return give_pool_at(pool_out, location, type, true);
 }
 
-CUresult poolapi_set_at(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+CUresult poolapi_set_at(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool handle)
 {
-	CUresult error = check_location(location, type);
+	struct device *device;
+	struct pool *pool;
+	CUresult error = find_location(location, type, &device);
 
-	return error ? error : poolapi_set_current(location->id, pool);
+	if (!error && !is_managed(type))
+		return poolapi_set_current(device->index, handle);
+	if (!error)
+		error = poolapi_find(handle, &pool);
+	if (!error && (pool->device != device || !is_managed(pool->props.allocType)))
+		error = CUDA_ERROR_INVALID_VALUE;
+	if (!error)
+		atomic_store(&device->current_managed_pool, pool);
+	return error;
 }
 
 CUresult poolapi_create(CUmemoryPool *out, const CUmemPoolProps *poolProps)
@@ -212,12 +256,11 @@ CUresult poolapi_create(CUmemoryPool *out, const CUmemPoolProps *poolProps)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!settings.pools)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	error = check_location(&poolProps->location, poolProps->allocType);
+	error = find_location(&poolProps->location, poolProps->allocType, &device);
 	if (!error && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-	    poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	    (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	     is_managed(poolProps->allocType)))
 		error = CUDA_ERROR_NOT_SUPPORTED;
-	if (!error)
-		error = device_find(poolProps->location.id, &device);
 	if (error)
 		return error;
 	pool = pool_new(device);
@@ -238,6 +281,8 @@ CUresult poolapi_destroy(CUmemoryPool handle)
 		return error ? error : CUDA_ERROR_INVALID_VALUE;
 	if (atomic_load(&pool->device->current_pool) == pool)
 		atomic_store(&pool->device->current_pool, pool->device->default_pool);
+	if (atomic_load(&pool->device->current_managed_pool) == pool)
+		atomic_store(&pool->device->current_managed_pool, pool->device->managed_pool);
 	pool_end(pool);
 	return CUDA_SUCCESS;
 }

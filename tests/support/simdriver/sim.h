@@ -222,8 +222,8 @@ struct device {
 	struct context *primary;
 	unsigned primary_refs, primary_flags;
 
-	struct pool *pools, *default_pool;
-	_Atomic(struct pool *) current_pool;
+	struct pool *pools, *default_pool, *managed_pool;
+	_Atomic(struct pool *) current_pool, current_managed_pool;
 	atomic_bool pools_dirty;
 	struct block *graph_blocks;
 	/* Reserved for graphs in steps, given back by a trim only; and what they need of it. */
@@ -589,6 +589,9 @@ CUresult memory_host_place(const void *address, size_t bytes, struct place *plac
 struct block *memory_block(enum block_kind kind, char *base, size_t size, size_t span);
 /* Takes a device block away: registry, context, pages. */
 void memory_drop(struct block *block);
+/* Bytes of managed memory, NULL where there are none; `span` is in pages of the host. */
+char *memory_take_managed(struct device *device, size_t span);
+void memory_give_managed(struct device *device, char *base, size_t span);
 /* Gives the memory of every kind of a context's blocks back. */
 void memory_end_all(struct context *context);
 /* Blocks handed to cuMemFreeAsync on the stream, as far as it got. */

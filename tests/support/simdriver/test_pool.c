@@ -119,6 +119,54 @@ START_TEST(pool_memory_belongs_to_no_context)
 }
 END_TEST
 
+static CUmemLocation nowhere = { .type = CU_MEM_LOCATION_TYPE_NONE };
+
+START_TEST(a_managed_pool_hands_out_memory_that_the_host_reaches_too)
+{
+	const CUmemPoolProps shape = { .allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+				       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemoryPool pool, found;
+	unsigned is_managed = 0;
+	size_t before = bench_free_bytes();
+	CUdeviceptr block;
+
+	ck_cu(cuMemPoolCreate(&pool, &shape));
+	ck_cu(cuMemAllocFromPoolAsync(&block, 4 * MIB, pool, b.stream));
+	ck_assert_uint_eq(bench_free_bytes(), before);
+	ck_cu(cuMemsetD8Async(block, 7, 4 * MIB, b.stream));
+	ck_cu(cuStreamSynchronize(b.stream));
+	ck_assert_int_eq(((char *)block)[4 * MIB - 1], 7);
+	ck_cu(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, block));
+	ck_assert_uint_eq(is_managed, 1);
+	ck_cu(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, block));
+	ck_assert_ptr_eq(found, pool);
+	ck_cu(cuMemFreeAsync(block, b.stream));
+	ck_cu(cuMemAllocFromPoolAsync(&block, 4 * MIB, pool, b.stream));
+	ck_cu(cuMemFree(block));
+	ck_cu(cuMemPoolDestroy(pool));
+}
+END_TEST
+
+START_TEST(a_managed_pool_is_no_pool_of_the_device)
+{
+	CUmemoryPool managed, pool, now;
+
+	ck_cu(cuMemGetDefaultMemPool(&managed, &nowhere, CU_MEM_ALLOCATION_TYPE_MANAGED));
+	ck_cu(cuDeviceGetDefaultMemPool(&pool, b.device));
+	ck_assert_ptr_ne(managed, pool);
+	ck_cu_is(cuDeviceSetMemPool(b.device, managed), CUDA_ERROR_INVALID_VALUE);
+	ck_cu_is(cuMemSetMemPool(&nowhere, CU_MEM_ALLOCATION_TYPE_MANAGED, pool),
+		 CUDA_ERROR_INVALID_VALUE);
+	ck_cu(cuMemSetMemPool(&nowhere, CU_MEM_ALLOCATION_TYPE_MANAGED, managed));
+	ck_cu(cuMemGetMemPool(&now, &nowhere, CU_MEM_ALLOCATION_TYPE_MANAGED));
+	ck_assert_ptr_eq(now, managed);
+	ck_cu(cuDeviceGetMemPool(&now, b.device));
+	ck_assert_ptr_eq(now, pool);
+	ck_cu_is(cuMemGetMemPool(&now, &nowhere, CU_MEM_ALLOCATION_TYPE_PINNED),
+		 CUDA_ERROR_NOT_SUPPORTED);
+}
+END_TEST
+
 START_TEST(a_destroyed_pool_keeps_its_live_blocks)
 {
 	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -304,6 +352,8 @@ Suite *suite_pool(void)
 	tcase_add_test(tcase, a_trim_gives_back_what_the_host_has_seen_done_only);
 	tcase_add_test(tcase, a_plain_block_gets_what_a_pool_keeps_idle);
 	tcase_add_test(tcase, pool_memory_belongs_to_no_context);
+	tcase_add_test(tcase, a_managed_pool_hands_out_memory_that_the_host_reaches_too);
+	tcase_add_test(tcase, a_managed_pool_is_no_pool_of_the_device);
 	tcase_add_test(tcase, a_destroyed_pool_keeps_its_live_blocks);
 	tcase_add_test(tcase, free_async_takes_plain_blocks_and_gives_them_back_at_its_synchronise);
 	tcase_add_test(tcase, addresses_released_in_stream_order_come_back_after_the_synchronise);
