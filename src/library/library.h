@@ -43,7 +43,7 @@ int library_init(void);
 
 /* What library_enter() has to put back. */
 struct library_call {
-	CUcontext before; /* was current */
+	struct custody_context *context; /* NULL: none was asked for */
 	bool has_pushed;
 };
 
@@ -69,6 +69,23 @@ int library_leave(struct library_call *call, int result);
 /* True while driver calls may be made at all: not forked, not exiting, initialised. */
 bool library_is_usable(void);
 
+/*
+ * Take over the options that a caller has given: what his older header does not have is
+ * 0, NULL is all zeros, and CUSTODY_E_INVALID answers a newer one's field that is set.
+ */
+int library_options(void *mine, size_t mine_bytes, const void *given);
+
+/*
+ * Fill the struct that a caller has given, as far as it reaches and with its `size`
+ * kept; what only a newer header has is 0 there.
+ */
+int library_fill(void *given, const void *mine, size_t mine_bytes);
+
+/* --------------------------------------------------------------- link.c */
+
+/* The engine to work through: the preload's where that is in the process, else ours. */
+const struct engine *link_choose(void);
+
 /* -------------------------------------------------------------- error.c */
 
 /* Note a sentence for custody_error_detail() on this thread, and return `error`. */
@@ -84,8 +101,9 @@ struct custody_context {
 	_Atomic(CUcontext) handle; /* NULL: a primary one that is not retained now */
 	_Atomic uint64_t generation; /* rises with each reset, from 1 */
 	_Atomic uint32_t number;   /* of the engine; 0: none */
+	CUcontext last; /* the handle that it had; a primary one gets the same again */
 	bool is_primary;
-	bool is_wrapped;
+	_Atomic bool is_wrapped;
 	pthread_mutex_t lock; /* of retaining and resetting; held across those driver calls */
 	struct custody_context *next; /* all contexts, newest first */
 
@@ -134,6 +152,21 @@ struct custody_context *context_of_handle(CUcontext handle);
 /* The primary context of an ordinal, which need not be retained; NULL: no such device. */
 struct custody_context *context_of_ordinal(int ordinal);
 
+/* The context that the engine knows, or has known, by this number; NULL: not one of ours. */
+struct custody_context *context_of_number(uint32_t number);
+
+/* Put a new one into the list of all, where it stays. */
+void context_enlist(struct custody_context *context, struct custody_device *device);
+
+/* Its handle, alive: a primary context is retained if it is not. */
+int context_revive(struct custody_context *context, CUcontext *handle);
+
+/* A call has found the context destroyed by somebody else: all that was in it is stale. */
+void context_lost(struct custody_context *context);
+
+/* Make it current on this thread instead of what is, and remember that it was us. */
+int context_select(struct custody_context *context);
+
 /* --------------------------------------------------------------- device.c */
 
 struct custody_device {
@@ -152,7 +185,18 @@ struct custody_stream {
 	uint64_t id;
 	bool is_foreign; /* not ours to destroy */
 	bool is_default; /* of the context's own: never freed */
+	_Atomic uint32_t references; /* 1: of whoever made it, until he destroys it */
+	_Atomic bool is_given_up;    /* he has */
 };
+
+/*
+ * What depends on a stream (buffers, to be freed on it) keeps it: destroying it gives
+ * up the program's reference, and what the last one does is the destroying.  Of a
+ * foreign stream only the object is kept: once it is given up its handle may be dead,
+ * and is not named any more.  The context's own are not counted.
+ */
+void stream_retain(struct custody_stream *stream);
+void stream_release(struct custody_stream *stream);
 
 /*
  * The driver's handle to pass for a stream, in a context: NULL is the default stream
