@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resource.h - private: what all kinds of resources have in common, and what tells
+ * them apart.
+ *
+ * A kind is a table of functions.  They run in the resource's context, entered by
+ * resource.c, in relaxed capture mode, so that a capture of another thread survives
+ * them, and with no lock held.  What other streams still do with memory that is freed
+ * is honoured before `deallocate` is called, in the way the kind names.
+ *
+ * Memory that the program has without a buffer around it stands in the resource's
+ * registry; a buffer knows its own.
+ */
+#ifndef CUSTODY_LIBRARY_RESOURCE_H
+#define CUSTODY_LIBRARY_RESOURCE_H
+
+#include "library/library.h"
+
+#include <custody/resource.h>
+
+#include <pthread.h>
+
+/* Memory as its resource has made it. */
+struct resource_memory {
+	void *pointer;	      /* as copies name it; NULL: no bytes */
+	void *host_pointer;   /* NULL: the host cannot reach it */
+	void *device_pointer; /* NULL: the device cannot */
+	size_t bytes;	      /* as asked for; of virtual memory as they were rounded */
+	void *part;	      /* the resource's own: what lies behind it */
+};
+
+/* Who may still use memory that is freed, and where it is freed. */
+struct resource_uses {
+	struct custody_stream *stream; /* NULL: the context's default */
+	struct custody_stream *const *others;
+	size_t other_count;
+};
+
+/* How that is honoured. */
+enum resource_honour {
+	RESOURCE_QUEUED,  /* the queue waits for the context: streams of others are joined to it */
+	RESOURCE_ORDERED, /* freed on a stream of the resource's own, behind all of them */
+	RESOURCE_JOINED,  /* the stream it is freed on waits for the others */
+	RESOURCE_WAITED	  /* the host waits for all of them */
+};
+
+struct resource_ops {
+	enum resource_honour honour;
+
+	/* `handle` is that of `stream`.  A CUresult or CUSTODY_E_*; memory->bytes is set. */
+	int (*allocate)(struct custody_resource *resource, CUstream handle,
+			struct custody_stream *stream, struct resource_memory *memory);
+
+	/* All uses are in front of `handle`, or over. */
+	int (*deallocate)(struct custody_resource *resource, CUstream handle,
+			  struct custody_stream *stream, struct resource_memory *memory);
+
+	/* Give back what the driver holds for the resource itself; may be NULL. */
+	void (*end)(struct custody_resource *resource);
+};
+
+/* ---------------------------------------------------------- resource_registry.c */
+
+struct registry_entry;
+
+enum { REGISTRY_SLOTS = 256, REGISTRY_REMEMBERED = 1024 };
+
+/*
+ * What is alive, by address, and the last REGISTRY_REMEMBERED addresses that were freed
+ * and not handed out again, so that a second free is known as one.  Any thread.
+ */
+struct resource_registry {
+	pthread_mutex_t lock;
+	struct registry_entry **slots; /* NULL: empty; a power of two of them */
+	size_t slot_count;
+	size_t entry_count;
+	struct registry_entry *oldest, *newest; /* freed */
+	size_t freed_count;
+};
+
+void resource_registry_start(struct resource_registry *registry);
+void resource_registry_end(struct resource_registry *registry);
+
+/* Room for one address more, ahead of the driver's call; NULL: no memory. */
+struct registry_entry *resource_registry_reserve(struct resource_registry *registry);
+void resource_registry_cancel(struct registry_entry *entry);
+
+/* It is alive now; the entry goes into the registry. */
+void resource_registry_add(struct resource_registry *registry, struct registry_entry *entry,
+			   const struct resource_memory *memory);
+
+/*
+ * It is freed: 0, CUSTODY_E_UNKNOWN, _MISMATCH (`*memory` says how many bytes it has) or
+ * _DOUBLE_FREE.  Of two threads one succeeds.
+ */
+int resource_registry_take(struct resource_registry *registry, const void *pointer, size_t bytes,
+			   struct resource_memory *memory);
+
+/* The driver did not free it: it is alive as before. */
+void resource_registry_put_back(struct resource_registry *registry,
+				const struct resource_memory *memory);
+
+/* Take any that is alive; false: none is. */
+bool resource_registry_pop(struct resource_registry *registry, struct resource_memory *memory);
+
+/* ------------------------------------------------------------------ resource.c */
+
+enum { RESOURCE_DEVICES = 64 }; /* that a pool's access is kept for */
+
+struct resource_pool {
+	CUmemoryPool handle;
+	_Atomic uint64_t peers; /* ordinals that were given access */
+};
+
+struct resource_virtual {
+	CUmemAllocationProp properties;
+	size_t granularity;
+	size_t address_align;
+	CUmemAccessDesc *access;
+	size_t access_count;
+};
+
+struct custody_resource {
+	struct library_object object;
+	const struct resource_ops *ops;
+	struct custody_resource_info facts;
+	_Atomic uint32_t references;
+	struct resource_registry registry;
+
+	pthread_mutex_t lock; /* of making the next one; held across its creation */
+	CUstream waiting;     /* where frees wait for other streams; NULL: none has yet */
+
+	unsigned int flags; /* of the kind's allocating function */
+	struct resource_pool pool;
+	struct resource_virtual space;
+	struct custody_resource_ops custom;
+	void *self;
+};
+
+/* A resource of a kind, with one reference, that `facts` describe; not yet in its context. */
+struct custody_resource *resource_new(const struct resource_ops *ops,
+				      const struct custody_resource_info *facts);
+
+/* It is complete: enter it into the context, which is entered. */
+void resource_add(struct custody_resource *resource, struct custody_context *context);
+
+/* It never became one. */
+void resource_discard(struct custody_resource *resource);
+
+/*
+ * Memory of the resource, whose context is entered; with the waits and retries of
+ * running out of it, and the sentence that tells of it.  0 bytes: none.
+ */
+int resource_take(struct custody_resource *resource, size_t bytes, struct custody_stream *stream,
+		  struct resource_memory *memory);
+
+/* Free it; where that fails it is alive as before. */
+int resource_give(struct custody_resource *resource, struct resource_memory *memory,
+		  const struct resource_uses *uses);
+
+/* Enter the context of a resource; NULL is CUSTODY_E_INVALID. */
+int resource_enter(struct library_call *call, struct custody_resource *resource);
+
+/*
+ * Around driver calls that a capture on another thread would not survive in any other
+ * mode.  Cheap.
+ */
+struct resource_mode {
+	CUstreamCaptureMode mode;
+	bool has_exchanged;
+};
+
+void resource_relax(struct resource_mode *before);
+void resource_restore(struct resource_mode *before);
+
+/* ---------------------------------------------------------- resource_default.c */
+
+/* The resource that a device's buffers come from, with a reference for the caller. */
+int resource_default_take(struct custody_device *device, struct custody_resource **resource);
+
+/* ------------------------------------------------------------- resource_wait.c */
+
+/*
+ * What streams do with memory is in front of something.  The context is the memory's,
+ * and is entered; the streams may be of others.  A stream that is capturing is refused
+ * with CUSTODY_E_CAPTURING, before anything is done; one that died with its context is
+ * over.
+ */
+
+/* ... before the host goes on. */
+int resource_wait_host(struct custody_context *context, const struct resource_uses *uses);
+
+/* ... before what `handle` is given next; its own work is, and is not looked at. */
+int resource_wait_stream(struct custody_context *context, CUstream handle,
+			 const struct resource_uses *uses);
+
+/* ... before what the context's next event covers, where they are of other contexts. */
+int resource_wait_context(struct custody_resource *resource, const struct resource_uses *uses);
+
+/*
+ * The stream on which memory is freed in order: that of `uses` where no other stream
+ * and no other context has a part in it, else one of the resource's own that waits.
+ */
+int resource_wait_order(struct custody_resource *resource, const struct resource_uses *uses,
+			CUstream *handle);
+
+/* ---------------------------------------------------------- resource_virtual.c */
+
+/* The kind, for those who ask whether a resource is of it. */
+extern const struct resource_ops resource_virtual_ops;
+
+#endif
