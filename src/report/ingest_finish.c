@@ -222,7 +222,9 @@ static void write_sums(struct ingest *ingest)
 	size_t at = 0;
 
 	while ((sum = ingest_table_next(&ingest->total.sums, &at))) {
-		sqlite3_bind_int64(insert, 1, sum->site_id);
+		sqlite3_bind_int64(
+			insert, 1,
+			(int64_t)ingest_total_site_row(&ingest->total, sum->site));
 		sqlite3_bind_int64(insert, 2, sum->size_class);
 		sqlite3_bind_int64(insert, 3, (int64_t)sum->count);
 		sqlite3_bind_int64(insert, 4, (int64_t)sum->bytes);
@@ -242,10 +244,15 @@ static void rebuild_sums(struct ingest *ingest)
 				"FROM transfer_row r JOIN transfer_site s ON s.id = r.site_id");
 
 	ingest_table_free(&ingest->total.sums, free);
-	while (store_next(ingest->store, rows))
-		ingest_total_transfer(&ingest->total, (uint32_t)sqlite3_column_int64(rows, 0),
-				      (uint64_t)sqlite3_column_int64(rows, 1),
-				      sqlite3_column_int64(rows, 2));
+	while (store_next(ingest->store, rows)) {
+		uint64_t row = (uint64_t)sqlite3_column_int64(rows, 0);
+		uint32_t site = ingest_total_find_site(&ingest->total, row);
+
+		if (site)
+			ingest_total_transfer(&ingest->total, site,
+					      (uint64_t)sqlite3_column_int64(rows, 1),
+					      sqlite3_column_int64(rows, 2));
+	}
 	sqlite3_finalize(rows);
 }
 

@@ -74,7 +74,6 @@ static const char *text_at(sqlite3_stmt *query, int column)
 static void read_site(struct ingest *ingest, sqlite3_stmt *query)
 {
 	struct store_row_site site;
-	bool is_new;
 
 	memset(&site, 0, sizeof(site));
 	site.process_id = (uint32_t)number_at(query, 0);
@@ -92,17 +91,17 @@ static void read_site(struct ingest *ingest, sqlite3_stmt *query)
 	site.result = (uint16_t)number_at(query, 10);
 	site.is_captured = (uint8_t)number_at(query, 11);
 	site.copies = (uint32_t)number_at(query, 12);
-	ingest_total_site(&ingest->total, &site, &is_new);
+	ingest_total_load_site(&ingest->total, number_at(query, 13), &site);
 }
 
-/* Sites get their numbers again because they come in the order of their ids. */
+/* Rows that somebody else has made may have any ids, and be alike. */
 void ingest_resume_sites(struct ingest *ingest)
 {
 	sqlite3_stmt *query = ask(
 		ingest,
 		"SELECT process_id, kind, api_id, is_async, source_kind, target_kind, "
 		"source_device_id, target_device_id, context_id, caller, result, is_captured, "
-		"copies FROM transfer_site ORDER BY id",
+		"copies, id FROM transfer_site ORDER BY id",
 		0);
 
 	while (store_next(ingest->store, query))

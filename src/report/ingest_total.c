@@ -81,6 +81,8 @@ static void grow_sites(struct ingest_total *total)
 	memset(total->site_slot, 0, total->slot_capacity * sizeof(*total->site_slot));
 	total->site_capacity = total->slot_capacity / 2;
 	total->site = ingest_table_memory(total->site, total->site_capacity, sizeof(*total->site));
+	total->site_row = ingest_table_memory(total->site_row, total->site_capacity,
+					      sizeof(*total->site_row));
 	for (uint32_t i = 0; i < total->sites; i++)
 		*probe_site(total, &total->site[i]) = i + 1;
 }
@@ -95,10 +97,34 @@ uint32_t ingest_total_site(struct ingest_total *total, const struct store_row_si
 	slot = probe_site(total, site);
 	*is_new = !*slot;
 	if (*is_new) {
+		total->site_row[total->sites] = ++total->last_site_row;
 		total->site[total->sites++] = *site;
 		*slot = total->sites;
 	}
 	return *slot;
+}
+
+uint64_t ingest_total_site_row(const struct ingest_total *total, uint32_t site)
+{
+	return total->site_row[site - 1];
+}
+
+void ingest_total_load_site(struct ingest_total *total, uint64_t row,
+			    const struct store_row_site *site)
+{
+	uint64_t last = total->last_site_row;
+	bool is_new;
+	uint32_t number = ingest_total_site(total, site, &is_new);
+
+	if (is_new)
+		total->site_row[number - 1] = row;
+	total->last_site_row = row > last ? row : last;
+	ingest_table_put(&total->loaded, row, (void *)(uintptr_t)number);
+}
+
+uint32_t ingest_total_find_site(const struct ingest_total *total, uint64_t row)
+{
+	return (uint32_t)(uintptr_t)ingest_table_find(&total->loaded, row);
 }
 
 int ingest_total_size_class(uint64_t bytes)
@@ -106,23 +132,20 @@ int ingest_total_size_class(uint64_t bytes)
 	return bytes ? 63 - __builtin_clzll(bytes) : -1;
 }
 
-void ingest_total_transfer(struct ingest_total *total, uint32_t site_id, uint64_t bytes,
+void ingest_total_transfer(struct ingest_total *total, uint32_t number, uint64_t bytes,
 			   int64_t duration_ns)
 {
-	const struct store_row_site *site;
+	const struct store_row_site *site = &total->site[number - 1];
 	struct ingest_total_sum *sum;
 	int size_class;
 	uint64_t key;
 
-	if (!site_id || site_id > total->sites)
-		return; /* a file that is damaged */
-	site = &total->site[site_id - 1];
 	size_class = ingest_total_size_class(site->copies > 1 ? bytes / site->copies : bytes);
-	key = (uint64_t)site_id << 8 | (unsigned int)(size_class + 1);
+	key = (uint64_t)number << 8 | (unsigned int)(size_class + 1);
 	sum = ingest_table_find(&total->sums, key);
 	if (!sum) {
 		sum = ingest_table_memory(NULL, 1, sizeof(*sum));
-		*sum = (struct ingest_total_sum){ .site_id = site_id, .size_class = size_class };
+		*sum = (struct ingest_total_sum){ .site = number, .size_class = size_class };
 		ingest_table_put(&total->sums, key, sum);
 	}
 	sum->count += site->copies;
@@ -136,9 +159,11 @@ void ingest_total_transfer(struct ingest_total *total, uint32_t site_id, uint64_
 void ingest_total_free(struct ingest_total *total)
 {
 	ingest_table_free(&total->calls, free);
+	ingest_table_free(&total->loaded, NULL);
 	ingest_table_free(&total->sums, free);
 	free(total->changed);
 	free(total->site);
+	free(total->site_row);
 	free(total->site_slot);
 	*total = (struct ingest_total){ 0 };
 }

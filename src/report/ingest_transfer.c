@@ -111,11 +111,11 @@ static uint32_t find_site(struct ingest_process *process, const struct store_row
 {
 	struct ingest *ingest = process->ingest;
 	bool is_new;
-	uint32_t id = ingest_total_site(&ingest->total, site, &is_new);
+	uint32_t number = ingest_total_site(&ingest->total, site, &is_new);
 
 	if (is_new)
-		store_row_site(&ingest->rows, id, site);
-	return id;
+		store_row_site(&ingest->rows, ingest_total_site_row(&ingest->total, number), site);
+	return number;
 }
 
 /* All copies of a launch that go one way are one record, which has no addresses. */
@@ -183,6 +183,7 @@ static void find_ends(const struct ingest_process *process, const struct record 
 void ingest_transfer(struct ingest_process *process, struct ingest_thread *thread,
 		     const struct record *record, const struct store_row_call *call)
 {
+	struct ingest_total *total = &process->ingest->total;
 	bool is_sum = record->flags & RECORD_SUM;
 	struct store_row_transfer row = {
 		.id = process->ingest->next_transfer++,
@@ -196,6 +197,7 @@ void ingest_transfer(struct ingest_process *process, struct ingest_thread *threa
 		.has_target = !is_sum,
 	};
 	struct end source, target;
+	uint32_t site;
 
 	find_ends(process, record, call->start_ns, &source, &target);
 	row.has_source = source.is_known && !is_sum;
@@ -203,9 +205,10 @@ void ingest_transfer(struct ingest_process *process, struct ingest_thread *threa
 	row.target_id = target.block ? target.block->id : 0;
 	row.stream_id = ingest_identity_stream(process, thread, record_context(record),
 					       record->stream);
-	row.site_id = describe_site(process, record, call, &source, &target);
+	site = describe_site(process, record, call, &source, &target);
+	row.site_id = ingest_total_site_row(total, site);
 	store_row_transfer(&process->ingest->rows, &row);
-	ingest_gpu_expect(process, thread->number, record->start,
-			  &process->ingest->total.site[row.site_id - 1], row.id, record->c);
-	ingest_total_transfer(&process->ingest->total, row.site_id, record->c, row.duration_ns);
+	ingest_gpu_expect(process, thread->number, record->start, &total->site[site - 1], row.id,
+			  record->c);
+	ingest_total_transfer(total, site, record->c, row.duration_ns);
 }

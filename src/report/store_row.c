@@ -74,7 +74,7 @@ void store_row_api(struct store_row *rows, uint16_t api, const char *name)
 	store_step(rows->store, statement);
 }
 
-void store_row_site(struct store_row *rows, uint32_t id, const struct store_row_site *site)
+void store_row_site(struct store_row *rows, uint64_t id, const struct store_row_site *site)
 {
 	sqlite3_stmt *statement = prepare(rows, STORE_ROW_SITE);
 

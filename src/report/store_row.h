@@ -51,7 +51,7 @@ struct store_row_site {
 
 struct store_row_transfer {
 	uint64_t id;
-	uint32_t site_id;
+	uint64_t site_id;
 	uint32_t thread_id, stream_id;
 	uint64_t bytes;
 	int64_t start_ns, duration_ns;
@@ -84,7 +84,7 @@ struct store_row_calls {
 };
 
 void store_row_api(struct store_row *rows, uint16_t api, const char *name);
-void store_row_site(struct store_row *rows, uint32_t id, const struct store_row_site *site);
+void store_row_site(struct store_row *rows, uint64_t id, const struct store_row_site *site);
 void store_row_transfer(struct store_row *rows, const struct store_row_transfer *transfer);
 void store_row_operation(struct store_row *rows, const struct store_row_call *call);
 void store_row_failure(struct store_row *rows, const struct store_row_call *call);

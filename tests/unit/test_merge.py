@@ -202,11 +202,35 @@ class Sums(Case):
         self.expect_sums("mixed", ("one", "two"))
         self.assertEqual(self.value("mixed", "SELECT count(*) FROM process WHERE source_id"), 2)
 
+    def test_places_of_transfers_may_be_alike_and_have_any_ids(self):
+        """As rows that were put into the view make them: each has a place of its own."""
+        self.change("gaps", "UPDATE process SET pid = 80; INSERT INTO transfer_site SELECT"
+                    " 1000 + id * 7, process_id, kind, api_id, is_async, source_kind,"
+                    " target_kind, source_device_id, target_device_id, context_id, caller,"
+                    " stack_id, result, is_captured, copies FROM transfer_site;"
+                    " UPDATE transfer_row SET site_id = 1000 + site_id * 7 WHERE id % 2;"
+                    " DELETE FROM transfer_site WHERE id NOT IN (SELECT site_id FROM"
+                    " transfer_row) OR id = (SELECT min(site_id) FROM transfer_row);"
+                    " DELETE FROM transfer_row WHERE site_id NOT IN"
+                    " (SELECT id FROM transfer_site)", "two")
+        self.merge("whole", "gaps")
+        key = ("kind, api_id, source_kind, target_kind, source_device_id, target_device_id,"
+               " is_async, caller")
+        said = self.rows("whole", f"SELECT {key}, sum(count), sum(bytes), sum(failed) FROM"
+                         f" transfer_total GROUP BY {key}")
+        true = self.rows("gaps", f"SELECT {key}, sum(copies), sum(CASE WHEN result OR"
+                         " is_captured THEN 0 ELSE bytes END), sum(result <> 0) FROM transfer"
+                         f" GROUP BY {key}")
+        self.assertGreater(len(true), 10)
+        self.assertEqual(list(map(tuple, said)), list(map(tuple, true)))
+
     def test_what_is_not_known_is_left_out_with_a_word(self):
-        self.change("newer", "CREATE TABLE gravity(g); UPDATE process SET pid = 79", "two")
+        self.change("newer", "CREATE TABLE gravity(g); CREATE TABLE \"\x1b[2J\"(g);"
+                    " UPDATE process SET pid = 79", "two")
         done = custody("merge", "-f", "-o", self.path("odd"), self.path("one"),
                        self.path("newer"))
         self.assertIn("the table gravity is not known", done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
         self.assertEqual(self.rows("odd", "SELECT 1 FROM sqlite_schema WHERE name = 'gravity'"),
                          [])
 
