@@ -130,7 +130,7 @@ struct library_object {
 };
 
 /* Enter a new object into its context's list, and take it out again; any thread. */
-void context_add(struct library_object *object, struct custody_context *context,
+void context_put(struct library_object *object, struct custody_context *context,
 		 void (*end)(struct library_object *object));
 void context_remove(struct library_object *object);
 
@@ -167,6 +167,18 @@ void context_lost(struct custody_context *context);
 /* Make it current on this thread instead of what is, and remember that it was us. */
 int context_select(struct custody_context *context);
 
+/* Pop off this thread's stack what is on top of it because of us. */
+void context_pop_stacked(void);
+
+/* What custody_context_current(-1) gives, between library_enter() and library_leave(). */
+int context_ask(struct custody_context **context);
+
+/* The newest of all, from which `next` leads on. */
+struct custody_context *context_first(void);
+
+/* Take the newest object out of its list; NULL: none is left. */
+struct library_object *context_take_newest(struct custody_context *context);
+
 /* --------------------------------------------------------------- device.c */
 
 struct custody_device {
@@ -177,32 +189,35 @@ struct custody_device {
 	_Atomic int64_t attributes[CU_DEVICE_ATTRIBUTE_MAX]; /* value + 1 << 32, 0: not asked */
 };
 
+/* Part of library_init(): make the table of devices and their primary contexts, once. */
+int device_open_all(void);
+
+/* How many there are, after library_init(); and one of them, NULL: no such ordinal. */
+int device_count(void);
+struct custody_device *device_find(int ordinal);
+
+/* That of a driver's handle; NULL: none. */
+struct custody_device *device_of_handle(CUdevice handle);
+
 /* --------------------------------------------------------------- stream.c */
 
 struct custody_stream {
 	struct library_object object;
 	CUstream handle;
 	uint64_t id;
+	_Atomic uint32_t references; /* its owner's, and one for each callback to come */
+	_Atomic bool is_ended; /* the driver's stream is gone, or someone is at it */
 	bool is_foreign; /* not ours to destroy */
-	bool is_default; /* of the context's own: never freed */
-	_Atomic uint32_t references; /* 1: of whoever made it, until he destroys it */
-	_Atomic bool is_given_up;    /* he has */
+	bool is_default; /* of the context's own: never freed, never stale */
 };
 
 /*
- * What depends on a stream (buffers, to be freed on it) keeps it: destroying it gives
- * up the program's reference, and what the last one does is the destroying.  Of a
- * foreign stream only the object is kept: once it is given up its handle may be dead,
- * and is not named any more.  The context's own are not counted.
- */
-void stream_retain(struct custody_stream *stream);
-void stream_release(struct custody_stream *stream);
-
-/*
- * The driver's handle to pass for a stream, in a context: NULL is the default stream
- * of the process's choice, as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.  Negative: the
- * stream is stale or of another context.  `*is_synchronous` (may be NULL) is
- * set where the caller has to wait, because no stream was given.
+ * The driver's handle to pass for a stream, in a context which is current: NULL is the
+ * default stream of the process's choice, as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.
+ * CUSTODY_E_MISMATCH, _STALE: the stream is of another context, or was reset;
+ * CUSTODY_E_CAPTURING: none was given, and work of the default one would spoil a capture.
+ * `*is_synchronous` (may be NULL) is set where the caller has to wait, because no
+ * stream was given.
  */
 int stream_resolve(struct custody_stream *stream, const struct custody_context *context,
 		   CUstream *handle, bool *is_synchronous);
@@ -210,11 +225,37 @@ int stream_resolve(struct custody_stream *stream, const struct custody_context *
 /* After the work of a function: wait if it is to be synchronous. */
 int stream_finish(CUstream handle, bool is_synchronous);
 
-/* Whether a stream is capturing; no harm done to the capture. */
+/*
+ * Whether a stream is capturing; no harm done to the capture.  CUSTODY_E_CAPTURING: it is
+ * the legacy stream, and any call on it would spoil the capture of a blocking one.
+ */
 int stream_ask_capturing(CUstream handle, bool *is_capturing);
 
 /* The default stream's handle that the process has chosen. */
 CUstream stream_default_handle(void);
+
+/*
+ * library_enter_object() for a stream; the second refuses one that is capturing, which
+ * the call to come would spoil.
+ */
+int stream_enter(struct library_call *call, const struct custody_stream *stream);
+int stream_enter_idle(struct library_call *call, const struct custody_stream *stream);
+
+/* For as long as a callback is to be given it; any thread, no driver call. */
+void stream_hold(struct custody_stream *stream);
+void stream_drop(struct custody_stream *stream);
+
+/*
+ * Around calls that a live capture in the mode GLOBAL, or of this thread, forbids, and
+ * would be lost by, though they have nothing to do with it: waits and questions.
+ */
+struct stream_mode {
+	CUstreamCaptureMode before;
+	bool has_changed;
+};
+
+void stream_relax(struct stream_mode *mode);
+void stream_restore(struct stream_mode *mode);
 
 /* --------------------------------------------------------------- defer.c */
 

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "library/library.h"
+
+#include <stdlib.h>
+
+/*
+ * All contexts, newest first; they are put in and never taken out, so that whoever
+ * walks needs no lock.
+ */
+static struct custody_context *_Atomic contexts;
+
+/* ------------------------------------------------------------------ the list */
+
+void context_enlist(struct custody_context *context, struct custody_device *device)
+{
+	struct custody_context *first = atomic_load_explicit(&contexts, memory_order_relaxed);
+
+	context->device = device;
+	atomic_init(&context->generation, 1);
+	pthread_mutex_init(&context->lock, NULL);
+	pthread_mutex_init(&context->objects_lock, NULL);
+	do
+		context->next = first;
+	while (!atomic_compare_exchange_weak_explicit(&contexts, &first, context,
+						      memory_order_release, memory_order_relaxed));
+}
+
+struct custody_context *context_first(void)
+{
+	return atomic_load_explicit(&contexts, memory_order_acquire);
+}
+
+struct custody_context *context_of_handle(CUcontext handle)
+{
+	struct custody_context *context = handle ? context_first() : NULL;
+
+	while (context &&
+	       atomic_load_explicit(&context->handle, memory_order_acquire) != handle)
+		context = context->next;
+	return context;
+}
+
+struct custody_context *context_of_ordinal(int ordinal)
+{
+	struct custody_device *device = device_find(ordinal);
+
+	return device ? device->context : NULL;
+}
+
+struct custody_context *context_of_number(uint32_t number)
+{
+	struct custody_context *context = number ? context_first() : NULL;
+
+	while (context &&
+	       atomic_load_explicit(&context->number, memory_order_acquire) != number)
+		context = context->next;
+	return context;
+}
+
+/* ------------------------------------------------------------------ coming to life */
+
+/* The handle goes last: who sees it finds the number. */
+static void set_alive(struct custody_context *context, CUcontext handle)
+{
+	context->last = handle;
+	atomic_store_explicit(&context->number,
+			      library_engine->meet(handle, context->device->ordinal,
+						   context->is_primary),
+			      memory_order_release);
+	atomic_store_explicit(&context->handle, handle, memory_order_release);
+}
+
+static int retain(struct custody_context *context, CUcontext *handle)
+{
+	CUresult result = library_cuda.cuDevicePrimaryCtxRetain(handle, context->device->handle);
+
+	if (result != CUDA_SUCCESS)
+		return error_say((int)result, "the driver gives no primary context of device %d",
+				 context->device->ordinal);
+	set_alive(context, *handle);
+	return 0;
+}
+
+static int say_unwrapped(void)
+{
+	return error_say(CUSTODY_E_STALE, "the context was destroyed, or custody_context_unwrap() "
+					  "was called for it");
+}
+
+/* What the program has destroyed unasked may have left its handle to another context. */
+static int check_wrapped(struct custody_context *context, CUcontext handle)
+{
+	uint32_t number = atomic_load_explicit(&context->number, memory_order_relaxed);
+
+	if (handle && library_engine->meet(handle, context->device->ordinal, false) == number)
+		return 0;
+	return say_unwrapped();
+}
+
+int context_revive(struct custody_context *context, CUcontext *handle)
+{
+	int error = 0;
+
+	*handle = atomic_load_explicit(&context->handle, memory_order_acquire);
+	if (!context->is_primary)
+		return check_wrapped(context, *handle);
+	if (*handle)
+		return 0;
+	pthread_mutex_lock(&context->lock);
+	*handle = atomic_load_explicit(&context->handle, memory_order_relaxed);
+	if (!*handle)
+		error = retain(context, handle);
+	pthread_mutex_unlock(&context->lock);
+	return error;
+}
+
+/*
+ * The reset that the engine shall hear of is one of nothing, unless another thread
+ * brings the context to life right now.
+ */
+static void tell_engine(CUdevice device)
+{
+	unsigned int flags;
+	int is_active = 1;
+
+	if (library_cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
+	    !is_active)
+		library_cuda.cuDevicePrimaryCtxReset(device);
+}
+
+void context_lost(struct custody_context *context)
+{
+	CUdevice device = context->device->handle;
+
+	pthread_mutex_lock(&context->lock);
+	if (atomic_load_explicit(&context->handle, memory_order_relaxed)) {
+		atomic_store_explicit(&context->handle, NULL, memory_order_release);
+		atomic_store_explicit(&context->number, 0, memory_order_release);
+		atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
+		if (context->is_primary) {
+			library_cuda.cuDevicePrimaryCtxRelease(device);
+			tell_engine(device);
+		}
+	}
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* ------------------------------------------------------------------ what is made in it */
+
+void context_put(struct library_object *object, struct custody_context *context,
+		 void (*end)(struct library_object *object))
+{
+	object->context = context;
+	object->end = end;
+	object->previous = NULL;
+	pthread_mutex_lock(&context->objects_lock);
+	object->generation = atomic_load_explicit(&context->generation, memory_order_acquire);
+	object->next = context->objects;
+	if (object->next)
+		object->next->previous = object;
+	context->objects = object;
+	pthread_mutex_unlock(&context->objects_lock);
+}
+
+/* Under the lock; one that is out already is neither first nor behind another. */
+static void unlink_object(struct custody_context *context, struct library_object *object)
+{
+	if (!object->previous && context->objects != object)
+		return;
+	if (object->previous)
+		object->previous->next = object->next;
+	else
+		context->objects = object->next;
+	if (object->next)
+		object->next->previous = object->previous;
+	object->next = object->previous = NULL;
+}
+
+void context_remove(struct library_object *object)
+{
+	struct custody_context *context = object->context;
+
+	pthread_mutex_lock(&context->objects_lock);
+	unlink_object(context, object);
+	pthread_mutex_unlock(&context->objects_lock);
+}
+
+struct library_object *context_take_newest(struct custody_context *context)
+{
+	struct library_object *object;
+
+	pthread_mutex_lock(&context->objects_lock);
+	object = context->objects;
+	if (object)
+		unlink_object(context, object);
+	pthread_mutex_unlock(&context->objects_lock);
+	return object;
+}
+
+/* ------------------------------------------------------------------ what is current */
+
+/* Entries of this thread's stack that are there because libcustody was asked for them. */
+static __thread unsigned int stacked;
+
+static CUcontext ask_current(void)
+{
+	CUcontext handle = NULL;
+
+	return library_cuda.cuCtxGetCurrent(&handle) == CUDA_SUCCESS ? handle : NULL;
+}
+
+int context_select(struct custody_context *context)
+{
+	CUcontext handle, before;
+	CUresult result;
+	int error = context_revive(context, &handle);
+
+	if (error)
+		return error;
+	before = ask_current();
+	if (before == handle)
+		return 0;
+	result = library_cuda.cuCtxSetCurrent(handle);
+	if (result != CUDA_SUCCESS)
+		return error_say((int)result, "the context of device %d cannot be made current",
+				 context->device->ordinal);
+	if (!before || !stacked)
+		stacked++;
+	return 0;
+}
+
+void context_pop_stacked(void)
+{
+	CUcontext popped;
+
+	while (stacked && context_of_handle(ask_current())) {
+		if (library_cuda.cuCtxPopCurrent(&popped) != CUDA_SUCCESS)
+			break;
+		stacked--;
+	}
+	stacked = 0;
+}
+
+/* The primary context of its device, which the program has retained and made current. */
+static int adopt(CUcontext handle, struct custody_context **context)
+{
+	struct custody_context *primary;
+	struct custody_device *device;
+	CUdevice device_handle;
+	CUcontext mine;
+	CUresult result = library_cuda.cuCtxGetDevice(&device_handle);
+
+	if (result != CUDA_SUCCESS)
+		return error_say((int)result, "the current context is of no use");
+	device = device_of_handle(device_handle);
+	primary = device ? device->context : NULL;
+	if (primary && library_cuda.cuDevicePrimaryCtxRetain(&mine, device_handle) == 0) {
+		library_cuda.cuDevicePrimaryCtxRelease(device_handle);
+		if (mine == handle) {
+			*context = primary;
+			return context_revive(primary, &mine);
+		}
+	}
+	return error_say(CUSTODY_E_UNKNOWN,
+			 "the current context is not the primary one of its device, and "
+			 "custody_context_wrap() was not called for it");
+}
+
+/* One that was destroyed while it was current here comes back under its old handle. */
+static struct custody_context *find_last(CUcontext handle)
+{
+	struct custody_context *context = context_first();
+
+	while (context && !(context->is_primary && context->last == handle))
+		context = context->next;
+	return context;
+}
+
+int context_ask(struct custody_context **context)
+{
+	CUcontext handle = ask_current();
+	int error;
+
+	*context = handle ? context_of_handle(handle) : context_of_ordinal(0);
+	if (!handle)
+		return context_select(*context);
+	if (!*context)
+		*context = find_last(handle);
+	if (!*context)
+		return adopt(handle, context);
+	error = context_revive(*context, &handle);
+	return error;
+}
+
+static int refuse_null(const char *what)
+{
+	return error_say(CUSTODY_E_INVALID, "%s is NULL", what);
+}
+
+int custody_context_current(int ordinal, struct custody_context **context)
+{
+	struct custody_context *found;
+	struct library_call call;
+	int error;
+
+	if (!context)
+		return refuse_null("context");
+	error = library_enter(&call);
+	if (error)
+		return error;
+	if (ordinal == -1) {
+		error = context_ask(&found);
+	} else {
+		found = context_of_ordinal(ordinal);
+		error = found ? context_select(found) :
+				error_say(CUSTODY_E_NO_DEVICE,
+					  "there is no device %d; there are %d, from 0", ordinal,
+					  device_count());
+	}
+	if (!error)
+		*context = found;
+	return library_leave(&call, error);
+}
+
+int custody_context_of_device(struct custody_device *device, struct custody_context **context)
+{
+	struct library_call call;
+	CUcontext handle;
+	int error;
+
+	if (!device || !context)
+		return refuse_null(device ? "context" : "device");
+	error = library_enter(&call);
+	if (error)
+		return error;
+	error = context_revive(device->context, &handle);
+	if (!error)
+		*context = device->context;
+	return library_leave(&call, error);
+}
+
+CUcontext custody_context_handle(struct custody_context *context)
+{
+	return context ? atomic_load_explicit(&context->handle, memory_order_acquire) : NULL;
+}
+
+struct custody_device *custody_context_device(struct custody_context *context)
+{
+	return context ? context->device : NULL;
+}
+
+/* ------------------------------------------------------------------ push, pop, call */
+
+int custody_context_push(struct custody_context *context)
+{
+	struct library_call call;
+	CUcontext handle;
+	CUresult result;
+	int error;
+
+	if (!context)
+		return refuse_null("context");
+	error = library_enter(&call);
+	if (!error)
+		error = context_revive(context, &handle);
+	if (error)
+		return error;
+	result = library_cuda.cuCtxPushCurrent(handle);
+	if (result == CUDA_SUCCESS)
+		stacked++;
+	return library_leave(&call, (int)result);
+}
+
+static int say_order(struct custody_context *context)
+{
+	return error_say(CUSTODY_E_CONTEXT_ORDER,
+			 "the context of device %d is not on top of this thread's stack",
+			 context->device->ordinal);
+}
+
+int custody_context_pop(struct custody_context *context)
+{
+	struct library_call call;
+	CUcontext handle;
+	CUresult result;
+	int error;
+
+	if (!context)
+		return refuse_null("context");
+	error = library_enter(&call);
+	if (error)
+		return error;
+	handle = ask_current();
+	if (!handle || (handle != custody_context_handle(context) && handle != context->last))
+		return library_leave(&call, say_order(context));
+	result = library_cuda.cuCtxPopCurrent(&handle);
+	if (result == CUDA_SUCCESS && stacked)
+		stacked--;
+	return library_leave(&call, (int)result);
+}
+
+/* What `body` has left on top is not ours to pop. */
+static int end_call(CUcontext handle, bool has_pushed, int result)
+{
+	CUcontext popped;
+
+	if (!library_is_usable())
+		return result;
+	if (ask_current() != handle)
+		return error_say(CUSTODY_E_CONTEXT_ORDER,
+				 "the function that was called has left another context current");
+	if (has_pushed)
+		library_cuda.cuCtxPopCurrent(&popped);
+	return result;
+}
+
+int custody_context_call(struct custody_context *context, int (*body)(void *argument),
+			 void *argument)
+{
+	struct library_call call;
+	CUcontext handle;
+	bool has_pushed;
+	int error;
+
+	if (!body)
+		return refuse_null("body");
+	error = library_enter(&call);
+	if (!error && !context)
+		error = context_ask(&context);
+	if (!error)
+		error = library_enter_context(&call, context);
+	if (error)
+		return error;
+	handle = custody_context_handle(context);
+	has_pushed = call.has_pushed;
+	return end_call(handle, has_pushed, body(argument));
+}
+
+/* ------------------------------------------------------------------ memory and waiting */
+
+int custody_context_synchronize(struct custody_context *context)
+{
+	struct library_call call;
+	int error;
+
+	if (!context)
+		return refuse_null("context");
+	error = library_enter_context(&call, context);
+	if (error)
+		return error;
+	return library_leave(&call, (int)library_cuda.cuCtxSynchronize());
+}
+
+int custody_synchronize(void)
+{
+	struct custody_context *context;
+	int error = custody_context_current(-1, &context);
+
+	return error ? error : custody_context_synchronize(context);
+}
+
+static int change_peer(struct custody_context *context, struct custody_context *peer, bool enables)
+{
+	struct library_call call;
+	CUcontext handle;
+	CUresult result;
+	int error;
+
+	if (!context || !peer)
+		return refuse_null(context ? "peer" : "context");
+	error = library_enter_context(&call, context);
+	if (error)
+		return error;
+	error = context_revive(peer, &handle);
+	if (error)
+		return library_leave(&call, error);
+	if (enables)
+		result = library_cuda.cuCtxEnablePeerAccess(handle, 0);
+	else
+		result = library_cuda.cuCtxDisablePeerAccess(handle);
+	if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ||
+	    result == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
+		result = CUDA_SUCCESS;
+	return library_leave(&call, (int)result);
+}
+
+int custody_context_enable_peer(struct custody_context *context, struct custody_context *peer)
+{
+	return change_peer(context, peer, true);
+}
+
+int custody_context_disable_peer(struct custody_context *context, struct custody_context *peer)
+{
+	return change_peer(context, peer, false);
+}
+
+int custody_capture_begin(void)
+{
+	struct library_call call;
+	int error = library_enter(&call);
+
+	if (!error)
+		library_engine->capture_begin();
+	return error ? error : library_leave(&call, 0);
+}
+
+int custody_capture_end(void)
+{
+	struct library_call call;
+	int error = library_enter(&call);
+
+	if (!error)
+		library_engine->capture_end();
+	return error ? error : library_leave(&call, 0);
+}

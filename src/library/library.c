@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "library/library.h"
+
+#include <custody/device.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { STRUCT_MOST = 65536, WHY_BYTES = 400 };
+
+const struct engine *library_engine;
+struct library_cuda library_cuda;
+
+struct row {
+	size_t offset;
+	const char *symbol;
+	bool is_needed;
+};
+
+/* cuda.h maps some names to newer ones: the field's name and the text must be the result. */
+#define TEXT(name) #name
+#define NEEDED(name) { offsetof(struct library_cuda, name), TEXT(name), true },
+#define OPTIONAL(name) { offsetof(struct library_cuda, name), TEXT(name), false },
+
+static const struct row rows[] = { CUDA_FUNCTIONS(NEEDED, OPTIONAL) };
+
+/*
+ * Taken around initialisation alone, and held across its driver calls: the driver may
+ * fork a helper there, so nothing takes it ahead of a fork.
+ */
+static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool is_ready;
+static _Atomic bool is_touched; /* the driver has been called, with success as far as known */
+static _Atomic bool is_forked;
+static _Atomic bool is_exiting;
+static const char *_Atomic init_text; /* of the last failure; NULL: none */
+
+/*
+ * Holds 1 where CUDA was initialised; the kernel hands an empty page to every child,
+ * also to one that no handler of pthread_atfork() has seen.  NULL: `born` has to do.
+ */
+static const volatile unsigned char *_Atomic alive_page;
+static pid_t born;
+
+/* ------------------------------------------------------------------ fork and exit */
+
+static bool is_child(void)
+{
+	const volatile unsigned char *page;
+
+	if (!atomic_load_explicit(&is_touched, memory_order_acquire))
+		return false;
+	if (atomic_load_explicit(&is_forked, memory_order_relaxed))
+		return true;
+	page = atomic_load_explicit(&alive_page, memory_order_relaxed);
+	return page ? !*page : born != getpid();
+}
+
+/* Runs in the child, where the thread that held the lock does not exist. */
+static void note_fork(void)
+{
+	pthread_mutex_init(&init_lock, NULL);
+	if (atomic_load_explicit(&is_touched, memory_order_relaxed))
+		atomic_store_explicit(&is_forked, true, memory_order_relaxed);
+}
+
+static void note_exit(void)
+{
+	atomic_store_explicit(&is_exiting, true, memory_order_release);
+}
+
+/* Last of the handlers, for whoever has not initialised when the program ends. */
+__attribute__((constructor)) static void watch_process(void)
+{
+	pthread_atfork(NULL, NULL, note_fork);
+	atexit(note_exit);
+}
+
+/* Where exit handlers do not run, but destructors do. */
+__attribute__((destructor)) static void end_process(void)
+{
+	note_exit();
+}
+
+static const volatile unsigned char *make_alive_page(void)
+{
+	size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned char *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return NULL;
+	if (madvise(page, bytes, MADV_WIPEONFORK) != 0) {
+		munmap(page, bytes);
+		return NULL;
+	}
+	*page = 1;
+	return page;
+}
+
+static void touch(void)
+{
+	born = getpid();
+	if (!atomic_load_explicit(&alive_page, memory_order_relaxed))
+		atomic_store_explicit(&alive_page, make_alive_page(), memory_order_relaxed);
+	atomic_store_explicit(&is_touched, true, memory_order_release);
+}
+
+/* ------------------------------------------------------------------ initialisation */
+
+extern __typeof__(custody_engine) custody_engine __attribute__((weak));
+
+__attribute__((weak)) const struct engine *link_choose(void)
+{
+	return custody_engine ? custody_engine(ENGINE_VERSION) : NULL;
+}
+
+/* The text stays for ever, somebody may hold it; the same one again costs nothing. */
+static int fail(int error, const char *text)
+{
+	const char *last = atomic_load_explicit(&init_text, memory_order_relaxed);
+
+	if (!last || strcmp(last, text) != 0)
+		last = strdup(text);
+	atomic_store_explicit(&init_text, last ? last : "the host has no memory left",
+			      memory_order_release);
+	return error;
+}
+
+static int find_functions(const struct engine *engine)
+{
+	char why[WHY_BYTES];
+	void *function;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		function = engine->find(rows[i].symbol);
+		memcpy((char *)&library_cuda + rows[i].offset, &function, sizeof(function));
+		if (function || !rows[i].is_needed)
+			continue;
+		snprintf(why, sizeof(why), "the CUDA driver is too old: it has no %s",
+			 rows[i].symbol);
+		return fail(CUSTODY_E_NO_DRIVER, why);
+	}
+	return 0;
+}
+
+static int refuse_start(CUresult result)
+{
+	const char *name = NULL;
+	char why[WHY_BYTES];
+
+	if (library_cuda.cuGetErrorName(result, &name) != CUDA_SUCCESS)
+		name = NULL;
+	snprintf(why, sizeof(why), "the CUDA driver did not initialise: %s (%d)%s",
+		 name ? name : "an error without a name", (int)result,
+		 result == CUDA_ERROR_NOT_INITIALIZED ?
+			 ", as in a process that was forked after its parent used CUDA" :
+			 "");
+	return fail((int)result, why);
+}
+
+static int start(void)
+{
+	const struct engine *engine = link_choose();
+	char why[WHY_BYTES] = "";
+	CUresult result;
+	int error;
+
+	if (!engine)
+		return fail(CUSTODY_E_NO_DRIVER,
+			    "the custody preload in this process is of another version");
+	if (!engine->open(why, sizeof(why)))
+		return fail(CUSTODY_E_NO_DRIVER, why);
+	error = find_functions(engine);
+	if (error)
+		return error;
+	result = library_cuda.cuInit(0);
+	if (result != CUDA_SUCCESS)
+		return refuse_start(result);
+	library_engine = engine;
+	error = device_open_all();
+	if (error)
+		return fail(error, custody_error_detail());
+	return 0;
+}
+
+/*
+ * After the driver has registered its own handler: ours runs ahead of it then, so
+ * that nobody is let in who would call a driver that has ended.
+ */
+static void finish_start(void)
+{
+	atexit(note_exit);
+	atomic_store_explicit(&init_text, NULL, memory_order_release);
+	atomic_store_explicit(&is_ready, true, memory_order_release);
+}
+
+/* A process whose driver did not initialise may fork, and both may try again. */
+static int start_once(void)
+{
+	int error = 0;
+
+	pthread_mutex_lock(&init_lock);
+	if (!atomic_load_explicit(&is_ready, memory_order_relaxed)) {
+		touch();
+		error = start();
+		if (error)
+			atomic_store_explicit(&is_touched, false, memory_order_release);
+		else
+			finish_start();
+	}
+	pthread_mutex_unlock(&init_lock);
+	if (error)
+		error_say(error, "%s", atomic_load_explicit(&init_text, memory_order_acquire));
+	return error;
+}
+
+int library_init(void)
+{
+	if (atomic_load_explicit(&is_exiting, memory_order_acquire))
+		return error_say(CUSTODY_E_EXITING,
+				 "the process is ending, so the CUDA driver is left alone");
+	if (is_child())
+		return error_say(CUSTODY_E_FORKED,
+				 "process %d was forked from %d after that had used CUDA, which "
+				 "is of no use in a child",
+				 (int)getpid(), (int)born);
+	if (atomic_load_explicit(&is_ready, memory_order_acquire))
+		return 0;
+	return start_once();
+}
+
+bool library_is_usable(void)
+{
+	return atomic_load_explicit(&is_ready, memory_order_acquire) &&
+	       !atomic_load_explicit(&is_exiting, memory_order_acquire) && !is_child();
+}
+
+const char *custody_init_error(void)
+{
+	return library_init() ? custody_error_detail() : NULL;
+}
+
+/* ------------------------------------------------------------------ entering and leaving */
+
+int library_enter(struct library_call *call)
+{
+	*call = (struct library_call){ 0 };
+	error_forget();
+	return library_init();
+}
+
+static int push(struct library_call *call, struct custody_context *context, CUcontext handle)
+{
+	CUcontext before = NULL;
+	CUresult result = library_cuda.cuCtxGetCurrent(&before);
+
+	if (result == CUDA_SUCCESS && before == handle)
+		return 0;
+	result = library_cuda.cuCtxPushCurrent(handle);
+	if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		context_lost(context);
+	if (result != CUDA_SUCCESS)
+		return error_say((int)result, "the context of device %d cannot be made current",
+				 context->device->ordinal);
+	call->has_pushed = true;
+	return 0;
+}
+
+int library_enter_context(struct library_call *call, struct custody_context *context)
+{
+	CUcontext handle;
+	int error = library_enter(call);
+
+	if (!error)
+		error = context_revive(context, &handle);
+	if (!error)
+		error = push(call, context, handle);
+	if (!error)
+		call->context = context;
+	return error;
+}
+
+static int say_stale(const struct custody_context *context)
+{
+	return error_say(CUSTODY_E_STALE,
+			 "it was made in a context of device %d that was reset since",
+			 context->device->ordinal);
+}
+
+int library_enter_object(struct library_call *call, struct custody_context *context,
+			 uint64_t generation)
+{
+	int error = library_enter(call);
+
+	if (error)
+		return error;
+	if (!context_is_fresh(context, generation))
+		return say_stale(context);
+	error = library_enter_context(call, context);
+	if (!error && !context_is_fresh(context, generation))
+		return library_leave(call, say_stale(context));
+	return error;
+}
+
+int library_leave(struct library_call *call, int result)
+{
+	CUcontext popped;
+
+	if (call->has_pushed)
+		library_cuda.cuCtxPopCurrent(&popped);
+	call->has_pushed = false;
+	if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED && call->context)
+		context_lost(call->context);
+	return result;
+}
+
+/* ------------------------------------------------------------------ structs with a size */
+
+static int read_size(const void *given, size_t *bytes)
+{
+	memcpy(bytes, given, sizeof(*bytes));
+	if (*bytes >= sizeof(*bytes) && *bytes <= STRUCT_MOST)
+		return 0;
+	return error_say(CUSTODY_E_INVALID,
+			 "the struct's first field is to be its size in bytes, not %zu", *bytes);
+}
+
+int library_options(void *mine, size_t mine_bytes, const void *given)
+{
+	const unsigned char *bytes = given;
+	size_t given_bytes;
+
+	memset(mine, 0, mine_bytes);
+	if (!given) {
+		memcpy(mine, &mine_bytes, sizeof(mine_bytes));
+		return 0;
+	}
+	if (read_size(given, &given_bytes))
+		return CUSTODY_E_INVALID;
+	for (size_t i = mine_bytes; i < given_bytes; i++)
+		if (bytes[i])
+			return error_say(CUSTODY_E_INVALID,
+					 "an option at byte %zu is set, which this version of "
+					 "libcustody does not know",
+					 i);
+	memcpy(mine, given, given_bytes < mine_bytes ? given_bytes : mine_bytes);
+	memcpy(mine, &mine_bytes, sizeof(mine_bytes));
+	return 0;
+}
+
+int library_fill(void *given, const void *mine, size_t mine_bytes)
+{
+	unsigned char *bytes = given;
+	size_t given_bytes, common;
+
+	if (!given)
+		return error_say(CUSTODY_E_INVALID, "there is no struct to fill");
+	if (read_size(given, &given_bytes))
+		return CUSTODY_E_INVALID;
+	common = given_bytes < mine_bytes ? given_bytes : mine_bytes;
+	memset(bytes + sizeof(size_t), 0, given_bytes - sizeof(size_t));
+	memcpy(bytes + sizeof(size_t), (const unsigned char *)mine + sizeof(size_t),
+	       common - sizeof(size_t));
+	return 0;
+}
