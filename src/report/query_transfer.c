@@ -129,7 +129,7 @@ static void add_graphs(struct query *query, struct report_section *section,
 	rows_number(&value[TOTAL_IN_GRAPHS_BYTES], moved);
 	if (copies)
 		report_note(section, REPORT_REMARK,
-			    "%s of these copies (%s) ran inside of graphs: the launches are "
+			    "%s of these (%s) ran inside of graphs: the launches are "
 			    "counted, and their host time is not among this.",
 			    format_count(count, copies), format_bytes(bytes, moved));
 }
@@ -145,7 +145,7 @@ static void add_captured(struct query *query, struct report_section *section,
 	rows_number(&value[TOTAL_CAPTURED], captured);
 	if (captured)
 		report_note(section, REPORT_REMARK,
-			    "%s of these copies %s captured into a graph, which moved nothing.",
+			    "%s of these %s captured into a graph, which moved nothing.",
 			    format_count(count, captured), captured == 1 ? "was" : "were");
 }
 
@@ -213,7 +213,7 @@ static int64_t add_total(struct query *query, struct report *report)
 	if (!value[TOTAL_COUNT].number)
 		rows_text(&value[TOTAL_TEXT], "no copies, no memsets");
 	else
-		rows_format(&value[TOTAL_TEXT], "%s copies, %s, %s of host time (%s of the run)",
+		rows_format(&value[TOTAL_TEXT], "%s transfers, %s, %s of host time (%s of the run)",
 			    format_count(count, value[TOTAL_COUNT].number),
 			    format_bytes(bytes, value[TOTAL_BYTES].number),
 			    format_duration(ns, value[TOTAL_NS].number),

@@ -240,6 +240,9 @@ class Text(Case):
     def test_captured_copies_are_told(self):
         path = self.change("captured", "UPDATE transfer_site SET is_captured = 1 WHERE id = 1")
         self.assertIn("captured into a graph", custody("report", path).stdout)
+        whole = sum(self.true["whole"]["transfers"]["by_kind"][kind]["count"]
+                    for kind in self.true["whole"]["transfers"]["by_kind"])
+        self.assertIn(f"{whole:,} transfers, ", custody("report", self.path("whole")).stdout)
         self.assertNotIn("captured", custody("report", self.path("whole")).stdout)
 
     LAUNCHES = ("UPDATE api SET name = 'cuGraphLaunch' WHERE id = 11;"
@@ -263,7 +266,7 @@ class Text(Case):
         self.assertNotIn("cuGraphLaunch", [row["name"] for row in told["calls"]])
         text = " ".join(custody("report", path).stdout.split())
         self.assertIn("ran inside of graphs", text)
-        self.assertIn(f"{copies:,} of these copies", text)
+        self.assertIn(f"{copies:,} of these (", text)
         self.assertGreater(size, 0)
         self.assertNotIn("graphs", custody("report", "--transfers", self.path("whole")).stdout)
 
