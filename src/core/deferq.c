@@ -16,6 +16,8 @@ enum {
 };
 
 struct deferq_settings deferq_settings;
+_Atomic int64_t deferq_max_count;
+static _Atomic bool is_strict;
 
 /* By number of the context.  A queue is never given back: who looks it up may keep it. */
 static struct deferq *_Atomic queues[CONTEXT_MAX + 1];
@@ -26,6 +28,8 @@ static struct slab_spares queue_slabs; /* under `opening` */
 void deferq_configure(const struct deferq_settings *settings)
 {
 	deferq_settings = *settings;
+	atomic_store(&deferq_max_count, settings->max_count);
+	atomic_store(&is_strict, settings->is_strict);
 }
 
 /* Floored, as documented; no more than can be counted. */
@@ -34,6 +38,13 @@ static uint64_t share(uint64_t bytes, double ratio)
 	double product = (double)bytes * ratio;
 
 	return product < (double)UINT64_MAX ? (uint64_t)product : UINT64_MAX;
+}
+
+/* Under `opening`, and the queue's lock where others know the queue. */
+static void share_out(struct deferq *queue)
+{
+	queue->device_limit = share(queue->device_bytes, deferq_settings.max_ratio);
+	queue->host_limit = share(deferq_settings.host_bytes, deferq_settings.max_ratio);
 }
 
 static struct deferq *make_queue(CUcontext handle, uint32_t number, int device,
@@ -47,9 +58,9 @@ static struct deferq *make_queue(CUcontext handle, uint32_t number, int device,
 		.handle = handle,
 		.number = number,
 		.device = device,
-		.device_limit = share(device_bytes, deferq_settings.max_ratio),
-		.host_limit = share(deferq_settings.host_bytes, deferq_settings.max_ratio),
+		.device_bytes = device_bytes,
 	};
+	share_out(queue);
 	atomic_store_explicit(&queues[number], queue, memory_order_release);
 	if (number > atomic_load(&highest))
 		atomic_store(&highest, number);
@@ -74,6 +85,25 @@ struct deferq *deferq_open(CUcontext handle, uint32_t number, int device, uint64
 		queue = make_queue(handle, number, device, device_bytes);
 	lock_give(&opening);
 	return queue;
+}
+
+/* The ratio is read where queues are made, and here. */
+void deferq_limit(const struct deferq_limits *limits)
+{
+	lock_take(&opening);
+	atomic_store(&deferq_max_count, limits->max_count);
+	atomic_store(&is_strict, limits->is_strict);
+	deferq_settings.max_ratio = limits->max_ratio;
+	for (uint32_t number = 1; number <= atomic_load(&highest); number++) {
+		struct deferq *queue = deferq_find(number);
+
+		if (!queue)
+			continue;
+		lock_take(&queue->lock);
+		share_out(queue);
+		lock_give(&queue->lock);
+	}
+	lock_give(&opening);
 }
 
 /* The queue with the next higher number that is on the device, or on any where it is -1. */
@@ -425,7 +455,7 @@ bool deferq_out_of_memory(int device, struct deferq_report *report)
 	if (gate_is_shut())
 		return false;
 	while ((queue = next_queue(device, &number)))
-		if (!deferq_settings.is_strict || !is_in_scope(queue))
+		if (!atomic_load(&is_strict) || !is_in_scope(queue))
 			flush_waiting(queue, RELEASE_OOM, report);
 	return atomic_load(&deferq_list_released) != released;
 }
@@ -505,10 +535,24 @@ static void keep_limits(struct deferq *queue, enum queue_kind kind, struct defer
 	if (!standing.cause)
 		return;
 	standing.cause = RELEASE_SCOPE;
+	standing.does_wait = deferq_settings.does_wait;
 	deferq_add_keep_limits(queue, kind, &standing, report);
 }
 
-bool deferq_resume(struct deferq *queue, struct deferq_report *report)
+static void pass_behind_scope(struct deferq *queue, enum deferq_leave leave,
+			      struct deferq_report *report)
+{
+	atomic_store(&queue->not_before, 0);
+	if (leave == DEFERQ_LEAVE_FLUSH)
+		pass_both(&(struct pass){
+			.queue = queue, .report = report, .cause = RELEASE_SCOPE });
+	else
+		for (int kind = 0; kind < QUEUE_KINDS; kind++)
+			keep_limits(queue, (enum queue_kind)kind, report);
+}
+
+bool deferq_leave_scope(struct deferq *queue, enum deferq_leave leave,
+			struct deferq_report *report)
 {
 	bool was_open, is_outermost;
 
@@ -517,13 +561,16 @@ bool deferq_resume(struct deferq *queue, struct deferq_report *report)
 	is_outermost = queue->scopes == 1;
 	queue->scopes -= was_open;
 	lock_give(&queue->lock);
-	if (!is_outermost || !deferq_enter(queue))
+	if (!is_outermost || leave == DEFERQ_LEAVE_ALONE || !deferq_enter(queue))
 		return was_open;
-	atomic_store(&queue->not_before, 0);
-	for (int kind = 0; kind < QUEUE_KINDS; kind++)
-		keep_limits(queue, (enum queue_kind)kind, report);
+	pass_behind_scope(queue, leave, report);
 	deferq_leave(queue);
 	return was_open;
+}
+
+bool deferq_resume(struct deferq *queue, struct deferq_report *report)
+{
+	return deferq_leave_scope(queue, DEFERQ_LEAVE_IF_OVER, report);
 }
 
 void deferq_statistics(struct deferq *queue, struct deferq_statistics *statistics)

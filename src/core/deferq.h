@@ -23,6 +23,8 @@
  * Where frees wait (`does_wait`, the policy `deferred`), of all that the program
  * frees plain memory alone is put off, each block once its event has passed, and
  * no pass waits but for one that cuMemFreeAsync has refused; see deferq_add().
+ * Items that say so (`is_nowait`, those of the library) are put off without a wait
+ * all the same, and lie in the same queues.
  *
  * Any thread.  No lock is held across a driver call but the claim of a queue (see
  * core.h).  A call that closes items adds them to the caller's report; the caller
@@ -64,6 +66,15 @@ struct deferq_settings {
 /* For the whole process, before the first queue is opened. */
 void deferq_configure(const struct deferq_settings *settings);
 
+/* Those of the settings that may change later; they hold from the next free on. */
+struct deferq_limits {
+	int64_t max_count;
+	double max_ratio;
+	bool is_strict;
+};
+
+void deferq_limit(const struct deferq_limits *limits);
+
 /* What is put off: one release. */
 struct deferq_item {
 	struct deferq_item *next; /* of a report */
@@ -81,6 +92,8 @@ struct deferq_item {
 	uint8_t space;	    /* enum block_space, where it has an id */
 	uint8_t cause;	    /* enum release_cause; FAILED where the driver refused */
 	bool is_issued;	    /* cuMemFreeAsync was called */
+	bool is_nowait;	    /* its free does not wait, whatever the settings say */
+	bool has_waited;    /* its free has; nothing waits for its release any more */
 };
 
 /* One pass that released, failed or waited. */
@@ -127,8 +140,8 @@ enum deferq_answer {
 };
 
 /*
- * The program frees `item` (handle, bytes, id, kind, space and caller are read).
- * Under `does_wait` only plain memory is put off, and that only once it is proven
+ * The program frees `item` (handle, bytes, id, kind, space, caller and is_nowait are
+ * read).  Under `does_wait`, unless the item is_nowait, only plain memory is put off, and that only once it is proven
  * that cuMemFreeAsync takes it: all else is refused at once, before any wait, since
  * the driver may wait for it itself, and a later out-of-memory would have to wait
  * for work that the program has started since.  Where it is a block, the caller has
@@ -214,6 +227,15 @@ void deferq_drop(struct deferq *queue);
  */
 void deferq_suspend(struct deferq *queue);
 bool deferq_resume(struct deferq *queue, struct deferq_report *report); /* false: none was open */
+
+enum deferq_leave {
+	DEFERQ_LEAVE_IF_OVER, /* as above */
+	DEFERQ_LEAVE_ALONE,   /* starts nothing */
+	DEFERQ_LEAVE_FLUSH,   /* starts a pass in any case, which waits for nothing */
+};
+
+bool deferq_leave_scope(struct deferq *queue, enum deferq_leave leave,
+			struct deferq_report *report);
 
 struct deferq_statistics {
 	uint64_t count[QUEUE_KINDS]; /* items waiting, issued ones not among them */

@@ -16,7 +16,7 @@ static enum release_cause exceeded_limit(const struct deferq *queue, enum queue_
 {
 	uint64_t count = queue->waiting[kind].count;
 
-	if (count && (int64_t)count > deferq_settings.max_count)
+	if (count && (int64_t)count > atomic_load(&deferq_max_count))
 		return RELEASE_COUNT;
 	if (kind == QUEUE_MEMORY &&
 	    (device_bytes(queue) > queue->device_limit || queue->host_bytes > queue->host_limit))
@@ -41,7 +41,7 @@ static bool is_crowded(const struct deferq *queue, enum queue_kind kind)
 {
 	int64_t beyond = (int64_t)queue->waiting[kind].count - DEFERQ_CROWD;
 
-	return beyond > 0 && beyond > deferq_settings.max_count;
+	return beyond > 0 && beyond > atomic_load(&deferq_max_count);
 }
 
 /* Under the lock. */
@@ -86,15 +86,16 @@ struct claim {
 };
 
 /* Take the event of a free, and see whether it has passed; inside the gate. */
-static enum deferq_answer take_event(struct deferq *queue, struct claim *claim, CUresult *result)
+static enum deferq_answer take_event(struct deferq *queue, const struct deferq_item *item,
+				     struct claim *claim, CUresult *result)
 {
 	if (!deferq_driver()->ctx_record_event)
-		return deferq_settings.does_wait ? DEFERQ_REFUSED : DEFERQ_QUEUED;
+		return deferq_does_wait(item) ? DEFERQ_REFUSED : DEFERQ_QUEUED;
 	claim->event = deferq_event_record(queue, &claim->serial, result);
 	if (!claim->event)
 		return DEFERQ_REFUSED;
 	*result = CUDA_SUCCESS;
-	if (deferq_settings.does_wait)
+	if (deferq_does_wait(item))
 		*result = deferq_driver()->event_query(claim->event);
 	return DEFERQ_QUEUED;
 }
@@ -133,7 +134,7 @@ static bool may_wait_without_event(struct deferq *queue, const struct deferq_ite
 	bool may_wait;
 
 	lock_take(&queue->lock);
-	may_wait = !deferq_settings.does_wait &&
+	may_wait = !deferq_does_wait(item) &&
 		   queue->waiting[deferq_queue_of((enum deferq_kind)item->kind)].count <
 			   DEFERQ_HEAP &&
 		   (is_host ? queue->host_bytes : device_bytes(queue)) + item->bytes <=
@@ -152,9 +153,9 @@ static enum deferq_answer claim_item(struct deferq *queue, const struct deferq_i
 		return DEFERQ_QUEUED;
 	if (!gate_enter())
 		return may_wait_without_event(queue, item) ? DEFERQ_QUEUED : DEFERQ_REFUSED;
-	answer = take_event(queue, claim, result);
+	answer = take_event(queue, item, claim, result);
 	gate_leave();
-	if (answer == DEFERQ_QUEUED && claim->event && deferq_settings.does_wait)
+	if (answer == DEFERQ_QUEUED && claim->event && deferq_does_wait(item))
 		answer = wait_for_event(queue, claim, result, waited);
 	return answer;
 }
@@ -174,6 +175,7 @@ static bool append(struct deferq *queue, const struct deferq_item *item, const s
 	copy->context = queue->number;
 	copy->result = CUDA_SUCCESS;
 	copy->is_issued = false;
+	copy->has_waited = claim->passed != NULL;
 	deferq_list_append(list, copy);
 	deferq_list_count(queue, 1);
 	queue->host_bytes += item->kind == DEFERQ_HOST ? item->bytes : 0;
@@ -198,6 +200,7 @@ static bool enter(struct deferq *queue, const struct deferq_item *item, const st
 	if (!is_in)
 		deferq_event_keep(queue, claim->event);
 	look(queue, deferq_queue_of((enum deferq_kind)item->kind), standing);
+	standing->does_wait = deferq_does_wait(item);
 	lock_give(&queue->lock);
 	return is_in;
 }
@@ -216,7 +219,8 @@ static bool is_due(const struct deferq *queue, const struct standing *standing)
  * that waits as the driver's would waits for other threads' frees too, where
  * they come faster than they can be released: the queue does not grow on.  Nor
  * does what was issued for a program that never synchronises; to take that back
- * waits for nothing, but costs what unmapping costs.
+ * waits for nothing, but costs what unmapping costs.  What others have freed without
+ * a wait, one that has waited does not wait for.
  */
 void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
 			    const struct standing *standing, struct deferq_report *report)
@@ -225,16 +229,17 @@ void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
 	struct pass pass = { .queue = queue, .report = report, .cause = standing->cause };
 
 	pass.is_wanted[kind] = true;
-	pass.takes_back = deferq_settings.does_wait || standing->is_heaped;
-	pass.is_patient = deferq_settings.does_wait && standing->is_crowded;
-	if (!deferq_settings.does_wait && standing->cause != RELEASE_SCOPE)
+	pass.takes_back = standing->does_wait || standing->is_heaped;
+	pass.is_patient = standing->does_wait && standing->is_crowded;
+	if (!standing->does_wait && standing->cause != RELEASE_SCOPE)
 		pass.deadline = driver->ticks() + DEFERQ_BUDGET_US * driver->ticks_per_us;
 	if (is_due(queue, standing))
 		deferq_pass_quick(&pass);
 	if (!standing->is_over_bound || is_within_bound(&pass))
 		return;
 	pass = (struct pass){
-		.queue = queue, .report = report, .cause = RELEASE_BYTES, .takes_back = true
+		.queue = queue, .report = report, .cause = RELEASE_BYTES, .takes_back = true,
+		.has_waited = standing->does_wait,
 	};
 	pass.is_wanted[QUEUE_MEMORY] = true;
 	deferq_wait(&pass, is_within_bound);
@@ -248,7 +253,7 @@ void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
  */
 static bool may_put_off(struct deferq *queue, const struct deferq_item *item)
 {
-	return !deferq_settings.does_wait || !deferq_needs_event((enum deferq_kind)item->kind) ||
+	return !deferq_does_wait(item) || !deferq_needs_event((enum deferq_kind)item->kind) ||
 	       (item->kind == DEFERQ_MEMORY && deferq_proof_holds(queue));
 }
 

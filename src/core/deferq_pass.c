@@ -6,6 +6,11 @@
 #include "core/deferq_queue.h"
 #include "core/gate.h"
 
+#include <sched.h>
+#include <time.h>
+
+enum { YIELDS = 50, NAP_NS = 50 * 1000 };
+
 /* Errors after which nothing of a context works any more. */
 static bool is_sticky(CUresult result)
 {
@@ -246,9 +251,11 @@ static void put_back(struct deferq *queue, struct deferq_item *item)
 
 static bool is_late(const struct pass *pass)
 {
+	int64_t most = atomic_load(&deferq_max_count);
+
 	return pass->deadline && deferq_driver()->ticks() > pass->deadline &&
 	       pass->count[QUEUE_MEMORY] + pass->count[QUEUE_OBJECTS] >
-		       (uint64_t)(deferq_settings.max_count > 0 ? deferq_settings.max_count : 0);
+		       (uint64_t)(most > 0 ? most : 0);
 }
 
 /* Oldest first; what has to wait for an idle moment is passed over. */
@@ -431,13 +438,31 @@ static void back_off(const struct pass *pass)
 	atomic_store(&queue->ready_then, atomic_load(&queue->ready));
 }
 
+/*
+ * A pass that waits for the device may do so for work that waits for this thread.
+ * Sleeping is for the same reason as in lock.c.
+ */
+static bool take_claim(const struct pass *pass)
+{
+	static const struct timespec nap = { .tv_nsec = NAP_NS };
+	struct deferq *queue = pass->queue;
+	bool is_taken = lock_try(&queue->claim);
+
+	for (int i = 0; !is_taken && pass->is_patient && !atomic_load(&queue->is_waited_in); i++) {
+		if (i < YIELDS)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+		is_taken = lock_try(&queue->claim);
+	}
+	return is_taken;
+}
+
 void deferq_pass_quick(struct pass *pass)
 {
 	struct deferq *queue = pass->queue;
 
-	if (pass->is_patient)
-		lock_take(&queue->claim);
-	else if (!lock_try(&queue->claim))
+	if (!take_claim(pass))
 		return;
 	deferq_pass_begin(pass);
 	if (pass->is_inside) {

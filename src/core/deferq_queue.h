@@ -38,8 +38,7 @@ struct deferq {
 	CUcontext handle;
 	uint32_t number;
 	int device;
-	uint64_t device_limit; /* bytes; more start a pass, twice as many a wait */
-	uint64_t host_limit;
+	uint64_t device_bytes; /* of the device */
 
 	/*
 	 * An item's serial is drawn before its event is taken, so that an event
@@ -59,6 +58,8 @@ struct deferq {
 	 * free at once meet here more than anywhere.
 	 */
 	struct lock lock;
+	uint64_t device_limit; /* bytes; more start a pass, twice as many a wait */
+	uint64_t host_limit;
 	uint32_t waiters;	  /* those of the users that wait for an event */
 	bool is_abandoned;	  /* the context may die although they wait */
 	uint64_t waits_begun;	  /* frees that have begun to wait, ever */
@@ -76,6 +77,7 @@ struct deferq {
 
 	/* The claim to take items out; held by one pass, over driver calls and waits. */
 	struct lock claim;
+	_Atomic bool is_waited_in; /* by a pass that waits for the device */
 	CUstream stream; /* private, never holds a wait */
 	_Atomic uint32_t plain; /* enum plain_release */
 	uint32_t proofs; /* failed attempts to tell */
@@ -85,6 +87,7 @@ struct deferq {
 };
 
 extern struct deferq_settings deferq_settings;
+extern _Atomic int64_t deferq_max_count; /* that of the settings, or what it is by now */
 
 static inline const struct driver *deferq_driver(void)
 {
@@ -94,6 +97,12 @@ static inline const struct driver *deferq_driver(void)
 static inline enum queue_kind deferq_queue_of(enum deferq_kind kind)
 {
 	return kind >= DEFERQ_MODULE ? QUEUE_OBJECTS : QUEUE_MEMORY;
+}
+
+/* Whether the free of this item waits as the driver's would. */
+static inline bool deferq_does_wait(const struct deferq_item *item)
+{
+	return deferq_settings.does_wait && !item->is_nowait;
 }
 
 /* Destroying a stream or an event waits for nothing, so nothing is waited for. */
@@ -161,6 +170,7 @@ struct standing {
 	bool is_ready;		  /* the oldest is unused, and was not when a pass last gave up */
 	bool is_crowded;	  /* items come faster than one thread releases them */
 	bool is_heaped;		  /* much was issued, and the program never synchronises */
+	bool does_wait;		  /* the free that looks has waited */
 };
 
 /* deferq_add.c */
@@ -201,7 +211,8 @@ struct pass {
 	bool is_busy;	 /* it is known not to be idle */
 	bool is_forced;	 /* release even if the driver waits */
 	bool is_inside;	 /* the caller is inside the gate */
-	bool is_patient; /* waits for another pass to end */
+	bool is_patient; /* waits for another pass to end, unless that waits for the device */
+	bool has_waited; /* it is a free's that has: it waits for no other's */
 	bool has_tried;	 /* to tell whether plain blocks go by cuMemFreeAsync */
 	uint64_t start;
 	uint64_t waited;

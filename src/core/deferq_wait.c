@@ -70,21 +70,31 @@ static void force(struct pass *pass)
  * What was queued after a wait of its own is not waited for again: what is left
  * of it came meanwhile, and work that has begun since may never end.  But for a
  * block that the driver would not take as it took the others: without a wait it
- * may stay for good.
+ * may stay for good.  Nor does a free that has waited wait for what others have
+ * put off without.
  */
+static bool is_worth_one(const struct pass *pass, const struct deferq_item *item)
+{
+	if (item->kind == DEFERQ_STUBBORN)
+		return true;
+	return !pass->has_waited && !item->has_waited && item->serial <= pass->until &&
+	       deferq_needs_event((enum deferq_kind)item->kind);
+}
+
 static bool is_worth_waiting(const struct pass *pass)
 {
 	struct deferq *queue = pass->queue;
-	struct deferq_item *item;
+	bool is_any = false;
 
 	if (!deferq_settings.does_wait)
 		return true;
 	lock_take(&queue->lock);
-	item = queue->waiting[QUEUE_MEMORY].first;
-	while (item && item->kind != DEFERQ_STUBBORN)
-		item = item->next;
+	for (int kind = 0; kind < QUEUE_KINDS; kind++)
+		for (struct deferq_item *item = queue->waiting[kind].first; item && !is_any;
+		     item = item->next)
+			is_any = pass->is_wanted[kind] && is_worth_one(pass, item);
 	lock_give(&queue->lock);
-	return item != NULL;
+	return is_any;
 }
 
 /* One round inside the gate; true: there is something to wait for before the next. */
@@ -112,6 +122,7 @@ void deferq_wait(struct pass *pass, bool (*is_enough)(const struct pass *pass))
 	bool goes_on = true;
 
 	lock_take(&queue->claim);
+	atomic_store(&queue->is_waited_in, true);
 	deferq_pass_begin(pass);
 	while (goes_on && gate_enter()) {
 		goes_on = go_round(pass, is_enough, &wait);
@@ -122,5 +133,6 @@ void deferq_wait(struct pass *pass, bool (*is_enough)(const struct pass *pass))
 	}
 	deferq_pass_fail(pass);
 	deferq_pass_end(pass);
+	atomic_store(&queue->is_waited_in, false);
 	lock_give(&queue->claim);
 }
