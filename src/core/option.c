@@ -21,33 +21,40 @@ enum {
 #define DIGITS_MOST UINT64_C(100000000000000000) /* what follows them changes nothing */
 
 static const struct option_info infos[OPTION_COUNT] = {
-	[OPTION_OUTPUT] = { OPTION_OUTPUT, "CUSTODY_OUTPUT", NULL, "custody.%e.%p.db", "FILE",
+	[OPTION_OUTPUT] = { OPTION_OUTPUT, "CUSTODY_OUTPUT", { NULL }, "custody.%e.%p.db", "FILE",
 			    "name of the trace; %p pid, %h host, %e program, %q{VAR} variable" },
-	[OPTION_FREES] = { OPTION_FREES, "CUSTODY_FREES", NULL, "deferred",
+	[OPTION_FREES] = { OPTION_FREES, "CUSTODY_FREES", { NULL }, "deferred",
 			   "immediate|deferred|nowait",
 			   "what a free does: go to the driver; wait, and be released later; "
 			   "only be released later" },
 	[OPTION_MAX_PENDING] = { OPTION_MAX_PENDING, "CUSTODY_MAX_PENDING",
-				 "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT", "10", "N",
+				 { "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT" }, "10", "N",
 				 "frees that a queue of a context holds; one more starts a pass" },
 	[OPTION_MAX_PENDING_RATIO] = { OPTION_MAX_PENDING_RATIO, "CUSTODY_MAX_PENDING_RATIO",
-				       "NUMBA_CUDA_MAX_PENDING_DEALLOCS_RATIO", "0.2", "R",
+				       { "NUMBA_CUDA_MAX_PENDING_DEALLOCS_RATIO" }, "0.2", "R",
 				       "share of the device's memory that may wait; more starts a "
 				       "pass" },
-	[OPTION_MEMINFO] = { OPTION_MEMINFO, "CUSTODY_MEMINFO", NULL, "pending", "pending|driver",
+	[OPTION_MEMINFO] = { OPTION_MEMINFO, "CUSTODY_MEMINFO", { NULL }, "pending",
+			     "pending|driver",
 			     "whether cuMemGetInfo counts waiting memory as free" },
-	[OPTION_CHILDREN] = { OPTION_CHILDREN, "CUSTODY_CHILDREN", NULL, "all", "all|none",
+	[OPTION_CHILDREN] = { OPTION_CHILDREN, "CUSTODY_CHILDREN", { NULL }, "all", "all|none",
 			      "whether processes started by the program are recorded too" },
-	[OPTION_BUFFER] = { OPTION_BUFFER, "CUSTODY_BUFFER", NULL, "256MiB", "SIZE",
+	[OPTION_BUFFER] = { OPTION_BUFFER, "CUSTODY_BUFFER", { NULL }, "256MiB", "SIZE",
 			    "bytes of recording buffer per process, 1MiB or more" },
-	[OPTION_LIMIT] = { OPTION_LIMIT, "CUSTODY_LIMIT", NULL, "none", "SIZE",
+	[OPTION_LIMIT] = { OPTION_LIMIT, "CUSTODY_LIMIT", { NULL }, "none", "SIZE",
 			   "memory that each device seems to have, 2MiB or more" },
-	[OPTION_FAIL_NTH] = { OPTION_FAIL_NTH, "CUSTODY_FAIL_NTH", NULL, "none", "N",
+	[OPTION_FAIL_NTH] = { OPTION_FAIL_NTH, "CUSTODY_FAIL_NTH", { NULL }, "none", "N",
 			      "which allocating call of each process fails, from 1" },
-	[OPTION_GPU_TIMES] = { OPTION_GPU_TIMES, "CUSTODY_GPU_TIMES", NULL, "0", "0|1",
+	[OPTION_GPU_TIMES] = { OPTION_GPU_TIMES, "CUSTODY_GPU_TIMES", { NULL }, "0", "0|1",
 			       "whether CUPTI tells when devices copied, set and computed" },
-	[OPTION_DEEPBIND] = { OPTION_DEEPBIND, "CUSTODY_DEEPBIND", NULL, "pass", "pass|clear",
+	[OPTION_DEEPBIND] = { OPTION_DEEPBIND, "CUSTODY_DEEPBIND", { NULL }, "pass", "pass|clear",
 			      "whether libraries opened with RTLD_DEEPBIND are made to be seen" },
+	[OPTION_PER_THREAD_STREAM] = { OPTION_PER_THREAD_STREAM,
+				       "CUSTODY_PER_THREAD_DEFAULT_STREAM",
+				       { "NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM",
+					 "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM" }, "0",
+				       "0|1", "whether the default stream of programs that link "
+				       "libcustody is each thread's own" },
 };
 
 extern char **environ;
@@ -277,6 +284,7 @@ bool option_is_valid(enum option_id id, const char *value, char *why, size_t why
 	case OPTION_FAIL_NTH:
 		return is_good_turn(value, why, why_bytes);
 	case OPTION_MAX_PENDING:
+	case OPTION_PER_THREAD_STREAM:
 		return is_good_integer(value, why, why_bytes);
 	case OPTION_MAX_PENDING_RATIO:
 		return is_good_ratio(value, why, why_bytes);
@@ -297,8 +305,8 @@ static void load_option(enum option_id id)
 	const char *variable = info->variable, *value = option_environment(variable);
 	char why[WHY_BYTES] = "";
 
-	if (!value && info->other_variable) {
-		variable = info->other_variable;
+	for (int i = 0; i < OPTION_OTHERS && !value && info->other_variables[i]; i++) {
+		variable = info->other_variables[i];
 		value = option_environment(variable);
 	}
 	if (value && !option_is_valid(id, value, why, sizeof(why))) {
@@ -333,6 +341,15 @@ static void load_options(void)
 			load_option((enum option_id)id);
 		atomic_store_explicit(&loading, LOADED, memory_order_release);
 	}
+}
+
+bool option_set(enum option_id id, const char *value)
+{
+	if (strlen(value) >= VALUE_BYTES)
+		return false;
+	load_options();
+	snprintf(values[id], VALUE_BYTES, "%s", value);
+	return true;
 }
 
 const char *option_text(enum option_id id)

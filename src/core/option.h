@@ -23,6 +23,7 @@ enum option_id {
 	OPTION_FAIL_NTH, /* from 1, or none */
 	OPTION_GPU_TIMES, /* 0 | 1 */
 	OPTION_DEEPBIND, /* pass | clear */
+	OPTION_PER_THREAD_STREAM, /* 0: the legacy default stream; of linked programs */
 	OPTION_COUNT
 };
 
@@ -30,10 +31,12 @@ enum option_id {
 #define OPTION_ENV_SESSION "CUSTODY_SESSION" /* directory of the session */
 #define OPTION_ENV_ROOT "CUSTODY_ROOT"	     /* pid to record when children are not */
 
+enum { OPTION_OTHERS = 2 };
+
 struct option_info {
 	enum option_id id;
 	const char *variable;	   /* CUSTODY_... */
-	const char *other_variable; /* honoured where ours is unset; NULL: none */
+	const char *other_variables[OPTION_OTHERS]; /* honoured, in order, where ours is unset */
 	const char *default_value; /* as text */
 	const char *values;	   /* for people: "immediate", "SIZE" */
 	const char *meaning;	   /* one line */
@@ -48,9 +51,15 @@ const struct option_info *option_info(enum option_id id);
 const char *option_text(enum option_id id);
 uint64_t option_number(enum option_id id);
 
-/* OPTION_MAX_PENDING, which may be negative; OPTION_MAX_PENDING_RATIO. */
+/* OPTION_MAX_PENDING, which may be negative, _PER_THREAD_STREAM; OPTION_MAX_PENDING_RATIO. */
 int64_t option_integer(enum option_id id);
 double option_ratio(enum option_id id);
+
+/*
+ * This is the value in force from now on, whatever the environment says; for whoever
+ * knows that nobody reads the option meanwhile.  False: it is too long.
+ */
+bool option_set(enum option_id id, const char *value);
 
 /*
  * One sentence on the first variable whose value cannot be used, without a

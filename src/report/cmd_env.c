@@ -26,9 +26,9 @@ static void add_option(struct report_section *section, enum option_id id)
 	rows_text(&row[NOW], option_text(id));
 	report_note(section, REPORT_REMARK, "%s=%s: %s", info->variable, info->values,
 		    info->meaning);
-	if (info->other_variable)
-		report_note(section, REPORT_REMARK, "  %s holds where it is unset",
-			    info->other_variable);
+	for (int i = 0; i < OPTION_OTHERS && info->other_variables[i]; i++)
+		report_note(section, REPORT_REMARK, "  %s holds where %s unset",
+			    info->other_variables[i], i ? "both are" : "it is");
 	if (variable && !option_is_valid(id, getenv(variable), why, sizeof(why)))
 		report_note(section, REPORT_WARNING, "%s: %s; the default is used", variable, why);
 }

@@ -193,7 +193,10 @@ const char *options_variable(enum option_id id)
 
 	if (getenv(info->variable))
 		return info->variable;
-	return info->other_variable && getenv(info->other_variable) ? info->other_variable : NULL;
+	for (int i = 0; i < OPTION_OTHERS && info->other_variables[i]; i++)
+		if (getenv(info->other_variables[i]))
+			return info->other_variables[i];
+	return NULL;
 }
 
 static void help_row(const struct options_row *row)

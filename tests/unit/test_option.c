@@ -228,6 +228,22 @@ START_TEST(a_bad_value_of_ours_is_not_replaced_by_one_of_numba)
 }
 END_TEST
 
+START_TEST(the_default_stream_has_two_other_names_of_which_the_first_holds)
+{
+	setenv("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "1", 1);
+	setenv("NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM", "0", 1);
+	ck_assert_int_eq(option_integer(OPTION_PER_THREAD_STREAM), 0);
+}
+END_TEST
+
+START_TEST(the_last_name_of_the_default_stream_holds_alone)
+{
+	setenv("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "1", 1);
+	ck_assert_int_eq(option_integer(OPTION_PER_THREAD_STREAM), 1);
+	ck_assert_ptr_null(option_complaint());
+}
+END_TEST
+
 START_TEST(a_bad_value_of_numba_gives_the_default_and_a_sentence)
 {
 	setenv(NUMBA_RATIO, "a lot", 1);
@@ -317,6 +333,8 @@ int main(void)
 	tcase_add_test(tests, the_names_of_numba_are_honoured);
 	tcase_add_test(tests, our_own_names_come_first);
 	tcase_add_test(tests, a_bad_value_of_ours_is_not_replaced_by_one_of_numba);
+	tcase_add_test(tests, the_default_stream_has_two_other_names_of_which_the_first_holds);
+	tcase_add_test(tests, the_last_name_of_the_default_stream_holds_alone);
 	tcase_add_test(tests, a_bad_value_of_numba_gives_the_default_and_a_sentence);
 	tcase_add_loop_test(tests, a_ratio_is_the_number_that_is_written, 0,
 			    sizeof(ratios) / sizeof(*ratios));
