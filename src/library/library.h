@@ -205,8 +205,11 @@ struct custody_stream {
 	struct library_object object;
 	CUstream handle;
 	uint64_t id;
-	_Atomic uint32_t references; /* its owner's, and one for each callback to come */
+	_Atomic uint32_t uses; /* of the driver's stream: its owner's, and those of buffers */
+	_Atomic uint32_t references; /* of the object: one for all uses, one for each callback */
 	_Atomic bool is_ended; /* the driver's stream is gone, or someone is at it */
+	_Atomic bool is_given_up; /* its owner has destroyed it; a foreign one may be gone */
+	const void *given_up_at; /* the program's return address there */
 	bool is_foreign; /* not ours to destroy */
 	bool is_default; /* of the context's own: never freed, never stale */
 };
@@ -241,7 +244,14 @@ CUstream stream_default_handle(void);
 int stream_enter(struct library_call *call, const struct custody_stream *stream);
 int stream_enter_idle(struct library_call *call, const struct custody_stream *stream);
 
-/* For as long as a callback is to be given it; any thread, no driver call. */
+/*
+ * Whoever will still use the driver's stream keeps it, its owner having destroyed it or
+ * not; the last to let go destroys it.  Nothing for the default ones, nor for NULL.
+ */
+void stream_retain(struct custody_stream *stream);
+int stream_release(struct custody_stream *stream);
+
+/* The object alone, for as long as a callback is to be given it: no driver call. */
 void stream_hold(struct custody_stream *stream);
 void stream_drop(struct custody_stream *stream);
 
