@@ -145,6 +145,12 @@ static void wait_for_event(struct event *event)
 	stream_give(ticket.stream);
 }
 
+/* After a fault a host function is not called at all, a callback with its code. */
+static CUresult failure_of(const struct stream *stream)
+{
+	return (CUresult)atomic_load(&stream->context->error);
+}
+
 static void act(struct op *op, struct stream *stream)
 {
 	switch (op->kind) {
@@ -158,10 +164,11 @@ static void act(struct op *op, struct stream *stream)
 		launch_run(op->kernel, stream->context);
 		break;
 	case OP_HOST:
-		op->host(op->data);
+		if (!failure_of(stream))
+			op->host(op->data);
 		break;
 	case OP_CALLBACK:
-		op->callback(op->handle, CUDA_SUCCESS, op->data);
+		op->callback(op->handle, failure_of(stream), op->data);
 		break;
 	case OP_EVENT:
 		if (op->seq)

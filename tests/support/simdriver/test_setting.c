@@ -141,6 +141,36 @@ START_TEST(a_fault_sticks_to_the_context)
 }
 END_TEST
 
+static void CUDA_CB note_status(CUstream stream, CUresult status, void *argument)
+{
+	(void)stream;
+	__atomic_store_n((int *)argument, (int)status, __ATOMIC_RELEASE);
+}
+
+static void CUDA_CB note_call(void *argument)
+{
+	__atomic_store_n((int *)argument, 0, __ATOMIC_RELEASE);
+}
+
+START_TEST(after_a_fault_callbacks_get_its_code_and_host_functions_are_not_called)
+{
+	struct bench b;
+	int status = -1, called = -1;
+
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	bench_open(&b);
+	bench_hold(&b, b.stream);
+	ck_cu(cuLaunchHostFunc(b.stream, note_call, &called));
+	ck_cu(cuStreamAddCallback(b.stream, note_status, &status, 0));
+	ck_cu_is(cuStreamQuery(b.stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	bench_release(&b);
+	while (__atomic_load_n(&status, __ATOMIC_ACQUIRE) < 0)
+		usleep(1000);
+	ck_assert_int_eq(status, CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_int_eq(called, -1);
+}
+END_TEST
+
 START_TEST(copies_take_the_time_that_is_set)
 {
 	struct bench b;
@@ -339,6 +369,8 @@ Suite *suite_setting(void)
 	tcase_add_test(tcase, the_nth_call_of_a_function_fails_with_the_code);
 	tcase_add_test(tcase, rules_can_be_kept_to_what_lies_between_two_calls);
 	tcase_add_test(tcase, a_fault_sticks_to_the_context);
+	tcase_add_test(tcase,
+		       after_a_fault_callbacks_get_its_code_and_host_functions_are_not_called);
 	tcase_add_test(tcase, copies_take_the_time_that_is_set);
 	tcase_add_test(tcase, pools_can_be_denied);
 	tcase_add_test(tcase, a_fixture_runs_kernels);
