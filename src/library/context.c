@@ -438,6 +438,41 @@ int custody_context_call(struct custody_context *context, int (*body)(void *argu
 
 /* ------------------------------------------------------------------ memory and waiting */
 
+/* Marked, the wrapper gives the driver's own answer, where pending memory is used. */
+static int ask_memory(struct custody_context *context, struct custody_memory_info *mine)
+{
+	struct deferq_statistics statistics = { .issued = 0 };
+	uint32_t number = atomic_load_explicit(&context->number, memory_order_acquire);
+	CUresult result;
+
+	defer_mark();
+	result = library_cuda.cuMemGetInfo(&mine->free_bytes, &mine->total_bytes);
+	defer_unmark();
+	if (result != CUDA_SUCCESS)
+		return (int)result;
+	if (library_engine->statistics(number, &statistics))
+		mine->pending_bytes = statistics.bytes[QUEUE_MEMORY] - statistics.host_bytes +
+				      statistics.issued_bytes;
+	return 0;
+}
+
+int custody_context_memory_info(struct custody_context *context, struct custody_memory_info *info)
+{
+	struct custody_memory_info mine = { .size = sizeof(mine) };
+	struct library_call call;
+	int error;
+
+	if (!context)
+		return refuse_null("context");
+	error = library_enter_context(&call, context);
+	if (error)
+		return error;
+	error = ask_memory(context, &mine);
+	if (!error)
+		error = library_fill(info, &mine, sizeof(mine));
+	return library_leave(&call, error);
+}
+
 int custody_context_synchronize(struct custody_context *context)
 {
 	struct library_call call;
