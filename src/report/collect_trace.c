@@ -31,14 +31,6 @@ void collect_trace_choose(struct session *session, const struct trace_control *c
 	session_note_trace(session, path);
 }
 
-static void bind_if(sqlite3_stmt *statement, int at, bool is_known, int value)
-{
-	if (is_known)
-		sqlite3_bind_int(statement, at, value);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
 /* The status is that of the last image the program's process has run. */
 void collect_trace_note_exit(struct ingest *ingest, const struct collect_end *end)
 {
@@ -55,8 +47,8 @@ void collect_trace_note_exit(struct ingest *ingest, const struct collect_end *en
 	store_begin(store);
 	store_prepare(store, &update,
 		      "UPDATE process SET exit_status = ?, exit_signal = ? WHERE id = ?");
-	bind_if(update, 1, WIFEXITED(status), WEXITSTATUS(status));
-	bind_if(update, 2, WIFSIGNALED(status), WTERMSIG(status));
+	store_bind_if(update, 1, WIFEXITED(status), WEXITSTATUS(status));
+	store_bind_if(update, 2, WIFSIGNALED(status), WTERMSIG(status));
 	sqlite3_bind_int64(update, 3, last->id);
 	store_step(store, update);
 	store_forget(store, &update);

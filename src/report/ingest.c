@@ -82,14 +82,6 @@ static uint32_t find_parent(const struct ingest *ingest, const char *name)
 	return 0;
 }
 
-static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
-{
-	if (id)
-		sqlite3_bind_int64(statement, at, (int64_t)id);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
 static void bind_text(sqlite3_stmt *statement, int at, const char *text)
 {
 	if (*text)
@@ -111,9 +103,9 @@ static void write_row(struct ingest_process *process)
 	sqlite3_bind_int64(insert, 1, process->id);
 	sqlite3_bind_int64(insert, 2, control->pid);
 	sqlite3_bind_int64(insert, 3, control->exec_serial);
-	bind_id(insert, 4,
-		find_parent(ingest, copy_text(text, control->parent, CONTROL_TEXT_BYTES)));
-	bind_id(insert, 5, control->parent_pid > 0 ? (uint64_t)control->parent_pid : 0);
+	store_bind_id(insert, 4,
+		      find_parent(ingest, copy_text(text, control->parent, CONTROL_TEXT_BYTES)));
+	store_bind_id(insert, 5, control->parent_pid > 0 ? (uint64_t)control->parent_pid : 0);
 	bind_text(insert, 6, copy_text(text, control->executable, CONTROL_PATH_BYTES));
 	bind_text(insert, 7, copy_arguments(text, control));
 	sqlite3_bind_int64(insert, 8, process->start_ns);
@@ -214,8 +206,8 @@ void ingest_process_update(struct ingest_process *process)
 		"UPDATE process SET end_ns = ?, driver_version = ?, lost_records = ?, note = ?"
 		" WHERE id = ?");
 
-	bind_id(update, 1, (uint64_t)process->end_ns);
-	bind_id(update, 2, driver);
+	store_bind_id(update, 1, (uint64_t)process->end_ns);
+	store_bind_id(update, 2, driver);
 	sqlite3_bind_int64(update, 3, (int64_t)process->lost);
 	sqlite3_bind_text(update, 4, note_text(notes), -1, SQLITE_STATIC);
 	sqlite3_bind_int64(update, 5, process->id);

@@ -11,14 +11,6 @@
 
 enum { LOOK_AHEAD_NS = 1000000000 };
 
-static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
-{
-	if (id)
-		sqlite3_bind_int64(statement, at, (int64_t)id);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
 /* Blocks that count, and since when one is pending; NULL: it is never. */
 #define COUNTS "parent_id IS NULL AND kind <> 'ipc' AND bytes BETWEEN 0 AND 1 << 50 "
 #define PENDING_NS "free_requested_ns + free_waited_ns"
@@ -133,7 +125,7 @@ static void write_series(struct ingest *ingest, sqlite3_stmt *insert,
 		sqlite3_bind_int64(insert, 1,
 				   ingest_peak_slice_ns(&ingest->peak, series->first + i));
 		sqlite3_bind_int64(insert, 2, series->process_id);
-		bind_id(insert, 3, series->device_id);
+		store_bind_id(insert, 3, series->device_id);
 		sqlite3_bind_text(insert, 4, block_kind_name(series->kind), -1, SQLITE_STATIC);
 		sqlite3_bind_int64(insert, 5, slice->live);
 		sqlite3_bind_int64(insert, 6, slice->pending);
@@ -162,8 +154,8 @@ static void write_peaks(struct ingest *ingest)
 		if (!group->process_id && group->device_id &&
 		    !ingest_peak_is_shared(&ingest->peak, group->device_id))
 			continue;
-		bind_id(insert, 1, group->process_id);
-		bind_id(insert, 2, group->device_id);
+		store_bind_id(insert, 1, group->process_id);
+		store_bind_id(insert, 2, group->device_id);
 		sqlite3_bind_int64(insert, 3, group->peak_ns);
 		sqlite3_bind_int64(insert, 4, group->peak);
 		sqlite3_bind_int64(insert, 5, group->pending_peak);

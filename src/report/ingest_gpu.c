@@ -244,10 +244,7 @@ static void bind_site(sqlite3_stmt *statement, uint32_t process_id, const struct
 		  is_kernel(record) ? NULL : transfer_kind_name(record_gpu_kind(record)));
 	bind_name(statement, 4, place_or_null(record, 8));
 	bind_name(statement, 5, place_or_null(record, 12));
-	if (is_kernel(record))
-		sqlite3_bind_int64(statement, 6, (int64_t)record->c);
-	else
-		sqlite3_bind_null(statement, 6);
+	store_bind_if(statement, 6, is_kernel(record), record->c);
 }
 
 static uint64_t site_key(uint32_t process_id, const struct record *record)
@@ -315,10 +312,7 @@ static void write_row(struct ingest_process *process, const struct record *recor
 	sqlite3_bind_int64(insert, 1, site_id);
 	sqlite3_bind_int64(insert, 2, (int64_t)record->a);
 	sqlite3_bind_int64(insert, 3, (int64_t)record->b);
-	if (is_kernel(record))
-		sqlite3_bind_null(insert, 4);
-	else
-		sqlite3_bind_int64(insert, 4, (int64_t)record->c);
+	store_bind_if(insert, 4, !is_kernel(record), record->c);
 	sqlite3_bind_int64(insert, 5, is_migration ? (int64_t)record->stream : 1);
 	store_step(ingest->store, insert);
 }

@@ -6,14 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
-{
-	if (id)
-		sqlite3_bind_int64(statement, at, (int64_t)id);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
 struct ingest_thread *ingest_identity_thread(struct ingest_process *process, uint32_t number,
 					     uint32_t tid, int64_t start_ns)
 {
@@ -37,7 +29,7 @@ struct ingest_thread *ingest_identity_thread(struct ingest_process *process, uin
 	sqlite3_bind_int64(insert, 2, process->id);
 	sqlite3_bind_int64(insert, 3, number);
 	sqlite3_bind_int64(insert, 4, tid);
-	bind_id(insert, 5, (uint64_t)start_ns);
+	store_bind_id(insert, 5, (uint64_t)start_ns);
 	store_begin(ingest->store);
 	store_step(ingest->store, insert);
 	return thread;
@@ -121,7 +113,7 @@ void ingest_identity_describe_device(struct ingest_process *process, int ordinal
 	print_uuid(record, uuid);
 	sqlite3_bind_text(update, 1, record->a || record->b ? uuid : NULL, -1, SQLITE_STATIC);
 	sqlite3_bind_text(update, 2, name, -1, SQLITE_STATIC);
-	bind_id(update, 3, record->c);
+	store_bind_id(update, 3, record->c);
 	sqlite3_bind_int64(update, 4, id);
 	store_step(ingest->store, update);
 	if (record->a || record->b)
@@ -140,11 +132,11 @@ static void write_context(struct ingest_process *process, const struct ingest_co
 
 	sqlite3_bind_int64(insert, 1, context->id);
 	sqlite3_bind_int64(insert, 2, process->id);
-	bind_id(insert, 3, context->device_id);
+	store_bind_id(insert, 3, context->device_id);
 	sqlite3_bind_int64(insert, 4, context->number);
 	sqlite3_bind_int64(insert, 5, (int64_t)context->handle);
 	sqlite3_bind_int64(insert, 6, is_primary);
-	bind_id(insert, 7, (uint64_t)at_ns);
+	store_bind_id(insert, 7, (uint64_t)at_ns);
 	sqlite3_bind_int64(insert, 8, context->is_green);
 	store_step(ingest->store, insert);
 }
@@ -359,15 +351,15 @@ static void write_object(struct ingest_process *process, struct ingest_object *o
 	sqlite3_stmt *statement = object_statement(process->ingest, object);
 
 	sqlite3_bind_int64(statement, 1, object->id);
-	bind_id(statement, 6, (uint64_t)object->destroyed_ns);
+	store_bind_id(statement, 6, (uint64_t)object->destroyed_ns);
 	if (!object->is_stored) {
 		sqlite3_bind_int64(statement, 2, process->id);
-		bind_id(statement, 3, object->context_id);
+		store_bind_id(statement, 3, object->context_id);
 		sqlite3_bind_int64(statement, 4, (int64_t)object->handle);
-		bind_id(statement, 5, (uint64_t)object->created_ns);
+		store_bind_id(statement, 5, (uint64_t)object->created_ns);
 	}
 	if (!object->is_stored && !object->is_event)
-		bind_id(statement, 7, object->thread_id);
+		store_bind_id(statement, 7, object->thread_id);
 	store_step(process->ingest->store, statement);
 	object->is_stored = true;
 	object->is_batched = false;

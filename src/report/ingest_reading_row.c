@@ -10,22 +10,6 @@
 
 enum { SAMPLE_PAUSE_NS = 1000000000 }; /* between rows of samples, where there is a context */
 
-static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
-{
-	if (id)
-		sqlite3_bind_int64(statement, at, (int64_t)id);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
-static void bind_if(sqlite3_stmt *statement, int at, bool is_known, int64_t number)
-{
-	if (is_known)
-		sqlite3_bind_int64(statement, at, number);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
 static const char insert_reading[] =
 	"INSERT OR REPLACE INTO reading(id, process_id, device_id, context_id, thread_id, at_ns, "
 	"moment, weighed, free_bytes, total_bytes, pools_reserved, graphs_reserved, held_bytes, "
@@ -41,16 +25,16 @@ static void bind_asked(sqlite3_stmt *insert, const struct ingest_reading *readin
 	sqlite3_bind_int64(insert, 1, (int64_t)reading->id);
 	sqlite3_bind_int64(insert, 2, entry->process_id);
 	sqlite3_bind_int64(insert, 3, entry->device_id);
-	bind_id(insert, 4, entry->context_id);
-	bind_id(insert, 5, entry->thread_id);
+	store_bind_id(insert, 4, entry->context_id);
+	store_bind_id(insert, 5, entry->thread_id);
 	sqlite3_bind_int64(insert, 6, entry->at_ns);
 	sqlite3_bind_text(insert, 7, reading_moment_name(entry->moment), -1, SQLITE_STATIC);
 	sqlite3_bind_text(insert, 8, reading_weighed_name(entry->weighed), -1, SQLITE_STATIC);
 	sqlite3_bind_int64(insert, 9, entry->free);
 	sqlite3_bind_int64(insert, 10, entry->total);
-	bind_if(insert, 11, entry->pools != INGEST_LEDGER_UNKNOWN, entry->pools);
-	bind_if(insert, 12, entry->graphs != INGEST_LEDGER_UNKNOWN, entry->graphs);
-	bind_if(insert, 22, entry->cached != INGEST_LEDGER_UNKNOWN, entry->cached);
+	store_bind_if(insert, 11, entry->pools != INGEST_LEDGER_UNKNOWN, entry->pools);
+	store_bind_if(insert, 12, entry->graphs != INGEST_LEDGER_UNKNOWN, entry->graphs);
+	store_bind_if(insert, 22, entry->cached != INGEST_LEDGER_UNKNOWN, entry->cached);
 }
 
 static void bind_sums(sqlite3_stmt *insert, const struct ingest_reading *reading)
@@ -58,18 +42,19 @@ static void bind_sums(sqlite3_stmt *insert, const struct ingest_reading *reading
 	const struct ingest_ledger_entry *entry = &reading->entry;
 	bool is_known = reading->is_shown;
 
-	bind_if(insert, 13, is_known, entry->held);
-	bind_if(insert, 14, is_known, entry->pool);
-	bind_if(insert, 15, is_known, entry->graph);
-	bind_if(insert, 16, entry->has_contexts, entry->own[WEIGHED_CONTEXT]);
-	bind_if(insert, 17, is_known, entry->own[WEIGHED_CODE]);
-	bind_if(insert, 18, is_known, entry->own[WEIGHED_STREAM] + entry->own[WEIGHED_GRAPH] +
-					      entry->own[WEIGHED_SETTING]);
-	bind_if(insert, 19, is_known, entry->recorded);
+	store_bind_if(insert, 13, is_known, entry->held);
+	store_bind_if(insert, 14, is_known, entry->pool);
+	store_bind_if(insert, 15, is_known, entry->graph);
+	store_bind_if(insert, 16, entry->has_contexts, entry->own[WEIGHED_CONTEXT]);
+	store_bind_if(insert, 17, is_known, entry->own[WEIGHED_CODE]);
+	store_bind_if(insert, 18, is_known,
+		      entry->own[WEIGHED_STREAM] + entry->own[WEIGHED_GRAPH] +
+			      entry->own[WEIGHED_SETTING]);
+	store_bind_if(insert, 19, is_known, entry->recorded);
 	/* What cannot be told apart stands in one sum. */
-	bind_if(insert, 20, entry->has_foreign,
-		entry->foreign + (entry->has_contexts ? 0 : entry->own[WEIGHED_CONTEXT]));
-	bind_if(insert, 21, entry->has_growth, entry->growth);
+	store_bind_if(insert, 20, entry->has_foreign,
+		      entry->foreign + (entry->has_contexts ? 0 : entry->own[WEIGHED_CONTEXT]));
+	store_bind_if(insert, 21, entry->has_growth, entry->growth);
 }
 
 static void write_kinds(struct ingest *ingest, const struct ingest_reading *reading)
@@ -130,12 +115,12 @@ static void save_own(struct ingest *ingest, struct ingest_ledger_own *own)
 	sqlite3_bind_int64(insert, 1, (int64_t)own->id);
 	sqlite3_bind_int64(insert, 2, own->process_id);
 	sqlite3_bind_int64(insert, 3, own->device_id);
-	bind_id(insert, 4, own->context_id);
+	store_bind_id(insert, 4, own->context_id);
 	sqlite3_bind_text(insert, 5, reading_weighed_name(own->kind), -1, SQLITE_STATIC);
-	bind_if(insert, 6, !own->is_unknown, own->bytes);
+	store_bind_if(insert, 6, !own->is_unknown, own->bytes);
 	sqlite3_bind_int64(insert, 7, (int64_t)own->count);
 	sqlite3_bind_int64(insert, 8, own->created_ns);
-	bind_id(insert, 9, (uint64_t)own->ended_ns);
+	store_bind_id(insert, 9, (uint64_t)own->ended_ns);
 	store_step(ingest->store, insert);
 	own->is_changed = false;
 }

@@ -59,6 +59,20 @@ void store_step(struct store *store, sqlite3_stmt *statement);
 /* The next row of a query: true, or false and reset at its end. */
 bool store_next(struct store *store, sqlite3_stmt *statement);
 
+/* A number, or NULL: where it names no row, or is not known. */
+static inline void store_bind_if(sqlite3_stmt *statement, int at, bool is_known, uint64_t number)
+{
+	if (is_known)
+		sqlite3_bind_int64(statement, at, (int64_t)number);
+	else
+		sqlite3_bind_null(statement, at);
+}
+
+static inline void store_bind_id(sqlite3_stmt *statement, int at, uint64_t id)
+{
+	store_bind_if(statement, at, id, id);
+}
+
 void store_run(struct store *store, const char *sql);
 int64_t store_number(struct store *store, const char *sql);
 

@@ -43,22 +43,6 @@ static void bind_number(sqlite3_stmt *statement, int at, uint64_t number)
 	sqlite3_bind_int64(statement, at, (int64_t)number);
 }
 
-static void bind_id(sqlite3_stmt *statement, int at, uint64_t id)
-{
-	if (id)
-		sqlite3_bind_int64(statement, at, (int64_t)id);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
-static void bind_if(sqlite3_stmt *statement, int at, bool is_known, uint64_t number)
-{
-	if (is_known)
-		sqlite3_bind_int64(statement, at, (int64_t)number);
-	else
-		sqlite3_bind_null(statement, at);
-}
-
 /* `text` lives at least until the statement is run; NULL stays NULL. */
 static void bind_text(sqlite3_stmt *statement, int at, const char *text)
 {
@@ -81,14 +65,14 @@ void store_row_site(struct store_row *rows, uint64_t id, const struct store_row_
 	bind_number(statement, 1, id);
 	bind_number(statement, 2, site->process_id);
 	bind_text(statement, 3, transfer_kind_name(site->kind));
-	bind_id(statement, 4, site->api);
+	store_bind_id(statement, 4, site->api);
 	bind_number(statement, 5, site->is_async);
 	bind_text(statement, 6, site->has_source ? place_kind_name(site->source) : NULL);
 	bind_text(statement, 7, site->has_target ? place_kind_name(site->target) : NULL);
-	bind_id(statement, 8, site->source_device_id);
-	bind_id(statement, 9, site->target_device_id);
-	bind_id(statement, 10, site->context_id);
-	bind_id(statement, 11, site->caller);
+	store_bind_id(statement, 8, site->source_device_id);
+	store_bind_id(statement, 9, site->target_device_id);
+	store_bind_id(statement, 10, site->context_id);
+	store_bind_id(statement, 11, site->caller);
 	bind_number(statement, 12, site->result);
 	bind_number(statement, 13, site->is_captured);
 	bind_number(statement, 14, site->copies);
@@ -101,15 +85,15 @@ void store_row_transfer(struct store_row *rows, const struct store_row_transfer 
 
 	bind_number(statement, 1, transfer->id);
 	bind_number(statement, 2, transfer->site_id);
-	bind_id(statement, 3, transfer->thread_id);
-	bind_id(statement, 4, transfer->stream_id);
+	store_bind_id(statement, 3, transfer->thread_id);
+	store_bind_id(statement, 4, transfer->stream_id);
 	bind_number(statement, 5, transfer->bytes);
 	bind_number(statement, 6, (uint64_t)transfer->start_ns);
 	bind_number(statement, 7, (uint64_t)transfer->duration_ns);
-	bind_if(statement, 8, transfer->has_source, transfer->source_address);
-	bind_if(statement, 9, transfer->has_target, transfer->target_address);
-	bind_id(statement, 10, transfer->source_id);
-	bind_id(statement, 11, transfer->target_id);
+	store_bind_if(statement, 8, transfer->has_source, transfer->source_address);
+	store_bind_if(statement, 9, transfer->has_target, transfer->target_address);
+	store_bind_id(statement, 10, transfer->source_id);
+	store_bind_id(statement, 11, transfer->target_id);
 	store_step(rows->store, statement);
 }
 
@@ -121,14 +105,14 @@ void store_row_operation(struct store_row *rows, const struct store_row_call *ca
 	bind_number(statement, 2, call->api);
 	bind_number(statement, 3, (uint64_t)call->start_ns);
 	bind_number(statement, 4, (uint64_t)call->duration_ns);
-	bind_id(statement, 5, call->thread_id);
-	bind_id(statement, 6, call->context_id);
-	bind_id(statement, 7, call->stream_id);
-	bind_id(statement, 8, call->object);
+	store_bind_id(statement, 5, call->thread_id);
+	store_bind_id(statement, 6, call->context_id);
+	store_bind_id(statement, 7, call->stream_id);
+	store_bind_id(statement, 8, call->object);
 	bind_number(statement, 9, call->result);
-	bind_id(statement, 10, call->is_unload ? call->caller : 0);
-	bind_id(statement, 11, call->detail);
-	bind_id(statement, 12, call->bytes);
+	store_bind_id(statement, 10, call->is_unload ? call->caller : 0);
+	store_bind_id(statement, 11, call->detail);
+	store_bind_id(statement, 12, call->bytes);
 	store_step(rows->store, statement);
 }
 
@@ -152,14 +136,14 @@ void store_row_failure(struct store_row *rows, const struct store_row_call *call
 
 	bind_number(statement, 1, call->process_id);
 	bind_text(statement, 2, failure_origin(call));
-	bind_id(statement, 3, call->api);
+	store_bind_id(statement, 3, call->api);
 	bind_number(statement, 4, call->result);
-	bind_id(statement, 5, call->bytes);
-	bind_id(statement, 6, call->object);
+	store_bind_id(statement, 5, call->bytes);
+	store_bind_id(statement, 6, call->object);
 	bind_number(statement, 7, (uint64_t)call->start_ns);
-	bind_id(statement, 8, call->thread_id);
-	bind_id(statement, 9, call->context_id);
-	bind_id(statement, 10, call->caller);
+	store_bind_id(statement, 8, call->thread_id);
+	store_bind_id(statement, 9, call->context_id);
+	store_bind_id(statement, 10, call->caller);
 	store_step(rows->store, statement);
 }
 
@@ -169,8 +153,8 @@ void store_row_flush(struct store_row *rows, const struct store_row_call *call,
 	sqlite3_stmt *statement = prepare(rows, STORE_ROW_FLUSH);
 
 	bind_number(statement, 1, call->process_id);
-	bind_id(statement, 2, call->context_id);
-	bind_id(statement, 3, call->thread_id);
+	store_bind_id(statement, 2, call->context_id);
+	store_bind_id(statement, 3, call->thread_id);
 	bind_text(statement, 4, queue_kind_name(flush->queue));
 	bind_text(statement, 5, release_cause_name(flush->cause));
 	bind_number(statement, 6, flush->count);
@@ -189,13 +173,13 @@ void store_row_finding(struct store_row *rows, const struct store_row_call *call
 
 	bind_number(statement, 1, call->process_id);
 	bind_text(statement, 2, finding_kind_name(kind));
-	bind_id(statement, 3, call->api);
-	bind_id(statement, 4, allocation_id);
+	store_bind_id(statement, 3, call->api);
+	store_bind_id(statement, 4, allocation_id);
 	bind_number(statement, 5, call->object);
 	bind_number(statement, 6, (uint64_t)call->start_ns);
-	bind_id(statement, 7, call->thread_id);
-	bind_id(statement, 8, call->context_id);
-	bind_id(statement, 9, call->caller);
+	store_bind_id(statement, 7, call->thread_id);
+	store_bind_id(statement, 8, call->context_id);
+	store_bind_id(statement, 9, call->caller);
 	store_step(rows->store, statement);
 }
 
@@ -208,8 +192,8 @@ void store_row_calls(struct store_row *rows, const struct store_row_calls *calls
 	bind_number(statement, 3, calls->thread_id);
 	bind_number(statement, 4, calls->calls);
 	bind_number(statement, 5, calls->errors);
-	bind_if(statement, 6, calls->is_timed, (uint64_t)calls->total_ns);
-	bind_if(statement, 7, calls->is_timed, (uint64_t)calls->max_ns);
+	store_bind_if(statement, 6, calls->is_timed, (uint64_t)calls->total_ns);
+	store_bind_if(statement, 7, calls->is_timed, (uint64_t)calls->max_ns);
 	store_step(rows->store, statement);
 }
 
@@ -229,16 +213,16 @@ uint64_t store_row_footprint(enum block_kind kind, bool is_view, uint64_t bytes)
 static void bind_release(sqlite3_stmt *statement, const struct ingest_block *block)
 {
 	bind_number(statement, 17, block->is_exported);
-	bind_id(statement, 18, block->free_api);
-	bind_id(statement, 19, block->free_thread_id);
-	bind_id(statement, 20, (uint64_t)block->free_ns);
-	bind_if(statement, 21, block->free_ns, (uint64_t)block->free_duration_ns);
-	bind_id(statement, 22, (uint64_t)block->released_ns);
+	store_bind_id(statement, 18, block->free_api);
+	store_bind_id(statement, 19, block->free_thread_id);
+	store_bind_id(statement, 20, (uint64_t)block->free_ns);
+	store_bind_if(statement, 21, block->free_ns, (uint64_t)block->free_duration_ns);
+	store_bind_id(statement, 22, (uint64_t)block->released_ns);
 	bind_text(statement, 23, block->released_ns ? release_cause_name(block->cause) : NULL);
-	bind_id(statement, 24, block->free_caller);
-	bind_if(statement, 25, block->is_deferred, (uint64_t)block->waited_ns);
-	bind_id(statement, 26, (uint64_t)block->ready_ns);
-	bind_if(statement, 27, block->has_saved, (uint64_t)block->saved_ns);
+	store_bind_id(statement, 24, block->free_caller);
+	store_bind_if(statement, 25, block->is_deferred, (uint64_t)block->waited_ns);
+	store_bind_id(statement, 26, (uint64_t)block->ready_ns);
+	store_bind_if(statement, 27, block->has_saved, (uint64_t)block->saved_ns);
 }
 
 static void bind_block(sqlite3_stmt *statement, uint32_t process_id,
@@ -251,15 +235,15 @@ static void bind_block(sqlite3_stmt *statement, uint32_t process_id,
 	bind_number(statement, 6, block->bytes);
 	bind_number(statement, 7,
 		    store_row_footprint(block->kind, block->is_view, block->bytes));
-	bind_id(statement, 8, block->device_id);
-	bind_id(statement, 9, block->context_id);
-	bind_id(statement, 10, block->stream_id);
-	bind_id(statement, 11, block->thread_id);
-	bind_id(statement, 12, block->api);
+	store_bind_id(statement, 8, block->device_id);
+	store_bind_id(statement, 9, block->context_id);
+	store_bind_id(statement, 10, block->stream_id);
+	store_bind_id(statement, 11, block->thread_id);
+	store_bind_id(statement, 12, block->api);
 	bind_number(statement, 13, (uint64_t)block->alloc_ns);
 	bind_number(statement, 14, (uint64_t)(block->live_ns - block->alloc_ns));
-	bind_id(statement, 15, block->caller);
-	bind_id(statement, 16, block->parent_id);
+	store_bind_id(statement, 15, block->caller);
+	store_bind_id(statement, 16, block->parent_id);
 }
 
 void store_row_block(struct store_row *rows, uint32_t process_id, const struct ingest_block *block)
@@ -280,10 +264,10 @@ void store_row_gap(struct store_row *rows, uint32_t process_id, uint32_t thread_
 	sqlite3_stmt *statement = prepare(rows, STORE_ROW_GAP);
 
 	bind_number(statement, 1, process_id);
-	bind_id(statement, 2, thread_id);
+	store_bind_id(statement, 2, thread_id);
 	bind_number(statement, 3, count);
-	bind_id(statement, 4, (uint64_t)from_ns);
-	bind_id(statement, 5, (uint64_t)to_ns);
+	store_bind_id(statement, 4, (uint64_t)from_ns);
+	store_bind_id(statement, 5, (uint64_t)to_ns);
 	store_step(rows->store, statement);
 }
 
@@ -294,7 +278,7 @@ void store_row_uncovered(struct store_row *rows, const struct store_row_call *ca
 
 	bind_number(statement, 1, call->process_id);
 	bind_text(statement, 2, name);
-	bind_id(statement, 3, record->b);
+	store_bind_id(statement, 3, record->b);
 	bind_number(statement, 4, record->c);
 	bind_number(statement, 5, (uint64_t)call->start_ns);
 	store_step(rows->store, statement);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/total.h"
 
+#include "report/store.h"
 #include "report/total_free.h"
 
 #include <stdbool.h>
@@ -297,14 +298,6 @@ static int walk(struct totals *totals, sqlite3_stmt *block, sqlite3_stmt *peak)
 	return peak_status == SQLITE_ROW || peak_status == SQLITE_DONE ? status : peak_status;
 }
 
-static void bind_unless_zero(sqlite3_stmt *insert, int at, int64_t number)
-{
-	if (number)
-		sqlite3_bind_int64(insert, at, number);
-	else
-		sqlite3_bind_null(insert, at);
-}
-
 static int store(const struct totals *totals, sqlite3_stmt *insert)
 {
 	int status = SQLITE_DONE;
@@ -313,9 +306,9 @@ static int store(const struct totals *totals, sqlite3_stmt *insert)
 		const struct group *group = &totals->group[i];
 
 		sqlite3_bind_int64(insert, 1, group->process_id);
-		bind_unless_zero(insert, 2, group->device_id);
+		store_bind_id(insert, 2, (uint64_t)group->device_id);
 		sqlite3_bind_text(insert, 3, totals->kind[group->kind], -1, SQLITE_STATIC);
-		bind_unless_zero(insert, 4, group->caller);
+		store_bind_id(insert, 4, (uint64_t)group->caller);
 		sqlite3_bind_int(insert, 5, group->is_view);
 		sqlite3_bind_int(insert, 6, group->size_class);
 		for (int sum = 0; sum < SUMS; sum++)

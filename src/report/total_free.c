@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/total_free.h"
 
+#include "report/store.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,21 +143,13 @@ static int prepare(sqlite3 *db, const char *format, const char *schema, sqlite3_
 	return status;
 }
 
-static void bind_unless_zero(sqlite3_stmt *insert, int at, int64_t number)
-{
-	if (number)
-		sqlite3_bind_int64(insert, at, number);
-	else
-		sqlite3_bind_null(insert, at);
-}
-
 static int store_group(sqlite3_stmt *insert, const struct group *group)
 {
 	int status;
 
 	sqlite3_bind_int64(insert, 1, group->process_id);
-	bind_unless_zero(insert, 2, group->api_id);
-	bind_unless_zero(insert, 3, group->caller);
+	store_bind_id(insert, 2, (uint64_t)group->api_id);
+	store_bind_id(insert, 3, (uint64_t)group->caller);
 	for (int sum = 0; sum < SUMS; sum++)
 		sqlite3_bind_int64(insert, 4 + sum, (int64_t)group->sum[sum]);
 	status = sqlite3_step(insert);

@@ -3,6 +3,7 @@
 #include "report/total_gpu.h"
 
 #include "report/ingest_table.h"
+#include "report/store.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -82,10 +83,7 @@ static int write_sum(sqlite3_stmt *insert, const struct sum *sum)
 	sqlite3_bind_int64(insert, 1, sum->site_id);
 	sqlite3_bind_int64(insert, 2, (int64_t)sum->rows);
 	sqlite3_bind_int64(insert, 3, (int64_t)sum->count);
-	if (sum->has_bytes)
-		sqlite3_bind_int64(insert, 4, (int64_t)sum->bytes);
-	else
-		sqlite3_bind_null(insert, 4);
+	store_bind_if(insert, 4, sum->has_bytes, sum->bytes);
 	sqlite3_bind_int64(insert, 5, (int64_t)sum->ns);
 	sqlite3_bind_int64(insert, 6, sum->max_ns);
 	sqlite3_step(insert);
