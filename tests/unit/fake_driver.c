@@ -146,6 +146,49 @@ CUresult CUDAAPI fake_free_address(CUdeviceptr address)
 	return fake_result;
 }
 
+static CUresult CUDAAPI create_memory(CUmemGenericAllocationHandle *handle, size_t bytes,
+				      const CUmemAllocationProp *properties,
+				      unsigned long long flags)
+{
+	(void)bytes;
+	(void)properties;
+	(void)flags;
+	*handle = FAKE_MEMORY;
+	return fake_result;
+}
+
+static CUresult CUDAAPI map_memory(CUdeviceptr address, size_t bytes, size_t offset,
+				   CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	(void)address;
+	(void)bytes;
+	(void)offset;
+	(void)handle;
+	(void)flags;
+	return fake_result;
+}
+
+static CUresult CUDAAPI unmap_memory(CUdeviceptr address, size_t bytes)
+{
+	(void)address;
+	(void)bytes;
+	return fake_result;
+}
+
+static CUresult CUDAAPI release_memory(CUmemGenericAllocationHandle handle)
+{
+	(void)handle;
+	return fake_result;
+}
+
+void fake_set_mapping(void)
+{
+	fake_set(API_cuMemCreate, create_memory);
+	fake_set(API_cuMemMap, map_memory);
+	fake_set(API_cuMemUnmap, unmap_memory);
+	fake_set(API_cuMemRelease, release_memory);
+}
+
 uint64_t fake_allocate(CUdeviceptr address, size_t bytes)
 {
 	CUdeviceptr got = 0;

@@ -22,6 +22,10 @@ void fake_set(enum api api, void *function);
 CUresult CUDAAPI fake_give_address(CUdeviceptr *address, size_t bytes);
 CUresult CUDAAPI fake_free_address(CUdeviceptr address);
 
+/* cuMemCreate, which hands out this, and what maps, unmaps and releases it. */
+enum { FAKE_MEMORY = 0x33 };
+void fake_set_mapping(void);
+
 /* Allocate through the wrapper; the id of the block. */
 uint64_t fake_allocate(CUdeviceptr address, size_t bytes);
 

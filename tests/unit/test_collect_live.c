@@ -136,6 +136,24 @@ static void await_control(pid_t program)
 	sleep_us(20000);
 }
 
+/* One collector after the other; so many of them are killed, each a step later. */
+static void collect_killed(int kills, long step_us)
+{
+	int status, killed = 0;
+
+	do {
+		pid_t collector = start_collector();
+
+		if (killed++ < kills) {
+			sleep_us(20000 + killed * step_us);
+			kill(collector, SIGKILL);
+		}
+		status = await(collector);
+	} while (WIFSIGNALED(status) && has_session());
+	if (!WIFSIGNALED(status))
+		ck_assert_int_eq(status, 0);
+}
+
 START_TEST(living_process_reuses_the_chunks_that_were_read)
 {
 	enum { ROUNDS = 60000 };
@@ -161,8 +179,6 @@ END_TEST
 START_TEST(collector_that_is_killed_loses_and_doubles_nothing)
 {
 	enum { RECORDS = 300000, KILLS = 12 };
-	int kills = 0;
-	int status;
 
 	session_writer_open(&writer, session, GONE, 0);
 	session_writer_put(&writer, 1,
@@ -183,17 +199,7 @@ START_TEST(collector_that_is_killed_loses_and_doubles_nothing)
 			session_writer_put(&writer, thread, session_writer_free(start, 10, i));
 	}
 	session_writer_close(&writer);
-	do {
-		pid_t collector = start_collector();
-
-		if (kills++ < KILLS) {
-			sleep_us(20000 + kills * 30000);
-			kill(collector, SIGKILL);
-		}
-		status = await(collector);
-	} while (WIFSIGNALED(status) && has_session());
-	if (!WIFSIGNALED(status))
-		ck_assert_int_eq(status, 0);
+	collect_killed(KILLS, 30000);
 	ck_assert_int_eq(ask("SELECT count(*) FROM allocation"), RECORDS / 3 + 1);
 	ck_assert_int_eq(ask("SELECT count(DISTINCT number) FROM allocation"), RECORDS / 3 + 1);
 	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE released_ns IS NULL"),
@@ -251,21 +257,11 @@ static void write_deferred(uint64_t rounds)
 START_TEST(collector_that_is_killed_knows_what_is_pending)
 {
 	enum { ROUNDS = 60000, KILLS = 10 };
-	int kills = 0;
-	int status;
 
 	session_writer_open(&writer, session, GONE, 0);
 	write_deferred(ROUNDS);
 	session_writer_close(&writer);
-	do {
-		pid_t collector = start_collector();
-
-		if (kills++ < KILLS) {
-			sleep_us(20000 + kills * 20000);
-			kill(collector, SIGKILL);
-		}
-		status = await(collector);
-	} while (WIFSIGNALED(status) && has_session());
+	collect_killed(KILLS, 20000);
 	ck_assert_int_eq(ask("SELECT count(*) FROM allocation"), ROUNDS);
 	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE released_ns IS NULL"), 0);
 	ck_assert_int_eq(ask("SELECT count(*) FROM allocation WHERE release_cause = 'exit'"), 3);
@@ -288,8 +284,6 @@ START_TEST(collector_that_is_killed_knows_green_contexts)
 	enum { COPIES = 300000, KILLS = 6, END = 3000 + COPIES * 100 };
 	struct record context = session_writer_context(1000, 1, 0xc0), end = context;
 	struct record block = session_writer_alloc(2000, 10, 1, 0x7000, 4096, BLOCK_DEVICE);
-	int kills = 0;
-	int status;
 
 	context.c = CONTEXT_IS_GREEN;
 	block.caller_context = context.caller_context;
@@ -305,15 +299,7 @@ START_TEST(collector_that_is_killed_knows_green_contexts)
 								   1, 0x7000, 8));
 	session_writer_put(&writer, 1, end);
 	session_writer_close(&writer);
-	do {
-		pid_t collector = start_collector();
-
-		if (kills++ < KILLS) {
-			sleep_us(20000 + kills * 30000);
-			kill(collector, SIGKILL);
-		}
-		status = await(collector);
-	} while (WIFSIGNALED(status) && has_session());
+	collect_killed(KILLS, 30000);
 	ck_assert_int_eq(ask("SELECT destroyed_ns FROM context"), END);
 	ck_assert_int_eq(ask("SELECT is_green FROM context"), 1);
 	ck_assert_int_eq(ask("SELECT released_ns FROM allocation"), INT64_MIN);
@@ -364,21 +350,11 @@ static void write_readings(uint64_t rounds)
 START_TEST(collector_that_is_killed_goes_on_with_readings)
 {
 	enum { ROUNDS = 60000, KILLS = 8 };
-	int kills = 0;
-	int status;
 
 	session_writer_open(&writer, session, GONE, 0);
 	write_readings(ROUNDS);
 	session_writer_close(&writer);
-	do {
-		pid_t collector = start_collector();
-
-		if (kills++ < KILLS) {
-			sleep_us(20000 + kills * 20000);
-			kill(collector, SIGKILL);
-		}
-		status = await(collector);
-	} while (WIFSIGNALED(status) && has_session());
+	collect_killed(KILLS, 20000);
 	ck_assert_int_ge(ask("SELECT count(*) FROM reading"), 600);
 	ck_assert_int_le(ask("SELECT count(*) FROM reading"), 1200);
 	ck_assert_int_eq(ask("SELECT count(*) FROM reading WHERE growth_bytes > 0 "

@@ -11,48 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMORY = 0x33, OBJECT = 0x44, MIB = 1 << 20 };
-
-static CUresult CUDAAPI create_memory(CUmemGenericAllocationHandle *handle, size_t bytes,
-				      const CUmemAllocationProp *properties,
-				      unsigned long long flags)
-{
-	(void)bytes;
-	(void)properties;
-	(void)flags;
-	*handle = MEMORY;
-	return fake_result;
-}
+enum { MEMORY = FAKE_MEMORY, OBJECT = 0x44, MIB = 1 << 20 };
 
 static CUresult CUDAAPI create_object(CUmemGenericAllocationHandle *handle,
 				      const CUmulticastObjectProp *properties)
 {
 	(void)properties;
 	*handle = OBJECT;
-	return fake_result;
-}
-
-static CUresult CUDAAPI map(CUdeviceptr address, size_t bytes, size_t offset,
-			    CUmemGenericAllocationHandle handle, unsigned long long flags)
-{
-	(void)address;
-	(void)bytes;
-	(void)offset;
-	(void)handle;
-	(void)flags;
-	return fake_result;
-}
-
-static CUresult CUDAAPI unmap(CUdeviceptr address, size_t bytes)
-{
-	(void)address;
-	(void)bytes;
-	return fake_result;
-}
-
-static CUresult CUDAAPI release(CUmemGenericAllocationHandle handle)
-{
-	(void)handle;
 	return fake_result;
 }
 
@@ -114,10 +79,7 @@ static CUresult CUDAAPI destroy_array(CUarray array)
 static void start(void)
 {
 	fake_start();
-	fake_set(API_cuMemCreate, create_memory);
-	fake_set(API_cuMemMap, map);
-	fake_set(API_cuMemUnmap, unmap);
-	fake_set(API_cuMemRelease, release);
+	fake_set_mapping();
 	fake_set(API_cuMulticastCreate, create_object);
 	fake_set(API_cuMulticastBindMem, bind_memory);
 	fake_set(API_cuMulticastBindAddr, bind_address);

@@ -151,49 +151,12 @@ START_TEST(outputs_of_a_failed_call_are_not_read)
 }
 END_TEST
 
-static CUresult CUDAAPI vmm_create(CUmemGenericAllocationHandle *handle, size_t bytes,
-				   const CUmemAllocationProp *properties, unsigned long long flags)
-{
-	(void)bytes;
-	(void)properties;
-	(void)flags;
-	*handle = 0x33;
-	return fake_result;
-}
-
-static CUresult CUDAAPI vmm_map(CUdeviceptr address, size_t bytes, size_t offset,
-				CUmemGenericAllocationHandle handle, unsigned long long flags)
-{
-	(void)address;
-	(void)bytes;
-	(void)offset;
-	(void)handle;
-	(void)flags;
-	return fake_result;
-}
-
-static CUresult CUDAAPI vmm_unmap(CUdeviceptr address, size_t bytes)
-{
-	(void)address;
-	(void)bytes;
-	return fake_result;
-}
-
-static CUresult CUDAAPI vmm_release(CUmemGenericAllocationHandle handle)
-{
-	(void)handle;
-	return fake_result;
-}
-
 static uint64_t create_handle(CUmemGenericAllocationHandle *handle)
 {
 	CUmemAllocationProp properties = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	const struct record *record;
 
-	fake_set(API_cuMemCreate, vmm_create);
-	fake_set(API_cuMemMap, vmm_map);
-	fake_set(API_cuMemUnmap, vmm_unmap);
-	fake_set(API_cuMemRelease, vmm_release);
+	fake_set_mapping();
 	cuMemCreate(handle, 2 << 20, &properties, 0);
 	record = fake_look_one(RECORD_ALLOC, API_cuMemCreate);
 	ck_assert_int_eq(record->aux, BLOCK_VMM | 1 << 8);
