@@ -15,8 +15,8 @@ extern "C" {
 #endif
 
 /*
- * Completed when all that is in the stream by now is done.  It does not end the
- * stream's life nor depend on it.  Freed by custody_completion_destroy(), before or
+ * Completed when all that is in the stream by now is done; later work waits until that
+ * was told.  It does not end the stream's life nor depend on it.  Freed by custody_completion_destroy(), before or
  * after it is completed; NULL is fine.
  */
 CUSTODY_API int custody_stream_completion(struct custody_stream *stream,
@@ -28,11 +28,15 @@ CUSTODY_API bool custody_completion_poll(struct custody_completion *completion, 
 
 /*
  * Wait at most `timeout_ns`, -1: for ever.  0, or the status of the work where that has
- * failed, or CUSTODY_E_TIMEOUT.
+ * failed, or CUSTODY_E_TIMEOUT.  In a child of fork nothing is completed any more.
  */
 CUSTODY_API int custody_completion_wait(struct custody_completion *completion, int64_t timeout_ns);
 
-/* A descriptor that becomes readable, and stays so; it is closed with the completion. */
+/*
+ * A descriptor that becomes readable, and stays so, also for one who reads from it; the
+ * same each time, made by the first call, closed with the completion.  Negative is an
+ * error.
+ */
 CUSTODY_API int custody_completion_descriptor(struct custody_completion *completion);
 
 /* The stream it was made for, for the caller who still has that. */

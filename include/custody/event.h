@@ -41,24 +41,29 @@ CUSTODY_API int custody_event_query(struct custody_event *event, bool *is_done);
 
 /*
  * The moment is now, in the stream; NULL: the default stream of the event's context.
- * A stream of another context is CUSTODY_E_MISMATCH.  Documented: Event.record().
+ * A stream of another context is CUSTODY_E_MISMATCH.  Neither this nor the next waits.
+ * Documented: Event.record().
  */
 CUSTODY_API int custody_event_record(struct custody_event *event, struct custody_stream *stream);
 
 /* Later work of the stream waits; another context's or device's may be.  Event.wait(). */
 CUSTODY_API int custody_event_wait(struct custody_event *event, struct custody_stream *stream);
 
-/* The calling thread waits.  Documented: Event.synchronize(). */
+/* The calling thread waits; as custody_event_query() during a capture.  Event.synchronize(). */
 CUSTODY_API int custody_event_synchronize(struct custody_event *event);
 
 /*
- * Milliseconds from one to the other; both are timed and done.
+ * Milliseconds from one to the other; both are of one context, timed and done, or
+ * CUDA_ERROR_NOT_READY tells that they are not yet.
  * Documented: cuda.event_elapsed_time(), Event.elapsed_time().
  */
 CUSTODY_API int custody_event_elapsed(struct custody_event *from, struct custody_event *to,
 				      float *milliseconds);
 
-/* To another process, and there; what comes from outside is checked by the driver. */
+/*
+ * To another process, and there; what comes from outside is checked by the driver.  An
+ * event that was imported is not timed.
+ */
 CUSTODY_API int custody_event_export(struct custody_event *event, CUipcEventHandle *handle);
 CUSTODY_API int custody_event_import(struct custody_context *context,
 				     const CUipcEventHandle *handle, struct custody_event **event);
