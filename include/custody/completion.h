@@ -16,8 +16,8 @@ extern "C" {
 
 /*
  * Completed when all that is in the stream by now is done; later work waits until that
- * was told.  It does not end the stream's life nor depend on it.  Freed by custody_completion_destroy(), before or
- * after it is completed; NULL is fine.
+ * was told.  It does not end the stream's life nor depend on it.  Freed by
+ * custody_completion_destroy(), before or after it is completed; NULL is fine.
  */
 CUSTODY_API int custody_stream_completion(struct custody_stream *stream,
 					  struct custody_completion **completion);
