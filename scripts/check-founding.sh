@@ -94,7 +94,7 @@ check_page "$root/man/libcustody.3" || status=1
 spoil 'a function that is not there' founding 's/| custody_array_ravel |/| custody_array_flat |/' \
 	'function custody_array_flat is not there'
 spoil 'a test that is not there' founding \
-	'/^memory | cuda.defer_cleanup() /s/| [^|]*$/| nobody_tests/' \
+	'/^memory | cuda.defer_cleanup() /s/|[^|]*$/| nobody_tests/' \
 	'test nobody_tests is not there'
 spoil 'a row without a test' founding '/^memory | cuda.defer_cleanup() /s/[^|]*$//' \
 	'no test in the row memory | cuda.defer_cleanup() '
