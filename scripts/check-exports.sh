@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the interposer shows to the process it is loaded into: exactly the
-# symbols of driver.tbl, the two look-up functions, dlopen, those that NVTX and our
-# late library ask for and those by which a program begins to use CUPTI; no versions,
+# symbols of driver.tbl, the two look-up functions, dlopen, those that NVTX, our late
+# library and libcustody ask for and those by which a program begins to use CUPTI; no versions,
 # nothing needed but libc's own, and no driver function wanted from elsewhere.  Of
 # what the driver loads late: the one symbol.
 set -u
@@ -35,7 +35,7 @@ table_symbols()
 
 LC_ALL=C
 export LC_ALL
-own_symbols=(dlopen dlsym dlvsym InitializeInjectionNvtx2 custody_injected
+own_symbols=(dlopen dlsym dlvsym InitializeInjectionNvtx2 custody_engine custody_injected
 	cuptiActivityRegisterCallbacks cuptiSubscribe cuptiSubscribe_v2)
 difference=$(diff <({ table_symbols; printf "%s\n" "${own_symbols[@]}"; } | sort) \
 	<(nm -D --defined-only "$library" | awk '{ print $3 }' | sort))

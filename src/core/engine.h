@@ -60,7 +60,8 @@ struct engine {
 
 	/*
 	 * Record this process into `path` (NULL: as the options say).  0; EBUSY: a call has
-	 * been made and it is not recorded; ENAMETOOLONG.  Of the preload: 0.
+	 * been made and it is not recorded; EPERM: the program has gained rights, or a
+	 * preload of another version is there; ENAMETOOLONG.  Of the preload: 0.
 	 */
 	int (*record)(const char *path);
 	bool (*is_recording)(void);
@@ -112,6 +113,6 @@ struct engine {
 };
 
 /* What the preload exports; NULL for a version that it does not have. */
-const struct engine *custody_engine(uint32_t version);
+__attribute__((visibility("default"))) const struct engine *custody_engine(uint32_t version);
 
 #endif

@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,8 +49,13 @@ const _Atomic uint64_t *_Atomic process_generation = &no_generation;
 static struct process_page *_Atomic page;
 static struct process_page unwiped; /* where no page can be had or wiped */
 
+/* Set ahead of all calls. */
+enum asking { RECORDS_ALWAYS, RECORDS_IF_ASKED, RECORDS_NEVER };
+static _Atomic uint32_t asking; /* enum asking */
+
 /* Under page->entering, but for `control`, which other threads read. */
 static struct {
+	bool is_asked_for; /* by process_record() */
 	int pid; /* 0: no process was set up yet */
 	uint64_t generation;
 	struct trace_control *_Atomic control;
@@ -123,18 +129,51 @@ void process_recheck(void)
 		forget_in_child();
 }
 
-/*
- * The session of the environment, or one of our own: where there is none, or
- * where it has ended and its directory is gone.
- */
-static bool find_session(char *session, size_t bytes, bool *is_own)
+/* The session of the environment; NULL: there is none, or it has ended and its directory is gone. */
+static const char *given_session(void)
 {
 	const char *given = option_environment(OPTION_ENV_SESSION);
 
-	*is_own = !given || !*given || !session_dir_exists(given);
+	return given && *given && session_dir_exists(given) ? given : NULL;
+}
+
+/* The session of the environment, or one of our own where there is none. */
+static bool find_session(char *session, size_t bytes, bool *is_own)
+{
+	const char *given = given_session();
+
+	*is_own = !given;
 	if (*is_own)
 		return !session_dir_create(session, bytes);
 	return snprintf(session, bytes, "%s", given) < (int)bytes;
+}
+
+void process_be_library(bool may_record)
+{
+	atomic_store(&asking, may_record && !getauxval(AT_SECURE) ? RECORDS_IF_ASKED :
+								    RECORDS_NEVER);
+}
+
+bool process_is_library(void)
+{
+	return atomic_load_explicit(&asking, memory_order_relaxed) != RECORDS_ALWAYS;
+}
+
+/* A preload is in the process in order to record. */
+static bool is_to_be_recorded(void)
+{
+	const char *output;
+
+	switch ((enum asking)atomic_load(&asking)) {
+	case RECORDS_ALWAYS:
+		return true;
+	case RECORDS_NEVER:
+		return false;
+	case RECORDS_IF_ASKED:
+		break;
+	}
+	output = option_environment(option_info(OPTION_OUTPUT)->variable);
+	return process.is_asked_for || (output && *output) || given_session();
 }
 
 /* Images of one pid in one session are told apart by a serial number. */
@@ -231,7 +270,7 @@ static void start_process(struct process_page *self)
 	if (process.pid)
 		drop_inherited();
 	thread_prepare();
-	if (children_allow(process.pid != 0))
+	if (is_to_be_recorded() && children_allow(process.pid != 0))
 		start_recording();
 	process.pid = getpid();
 	atomic_store_explicit(&self->generation, ++process.generation, memory_order_release);
@@ -239,19 +278,75 @@ static void start_process(struct process_page *self)
 }
 
 /* No signal may come in between: its handler could make a driver call and want the lock. */
-bool process_enter(void)
+static struct process_page *take_page(sigset_t *before)
 {
 	struct process_page *self = find_page();
-	sigset_t all, before;
-	bool is_new;
+	sigset_t all;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_sigmask(SIG_SETMASK, &all, before);
 	lock_take(&self->entering);
-	is_new = !atomic_load_explicit(&self->generation, memory_order_acquire);
+	return self;
+}
+
+static void give_page(struct process_page *self, const sigset_t *before)
+{
+	lock_give(&self->entering);
+	pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+bool process_enter(void)
+{
+	sigset_t before;
+	struct process_page *self = take_page(&before);
+	bool is_new = !atomic_load_explicit(&self->generation, memory_order_acquire);
+
 	if (is_new)
 		start_process(self);
-	lock_give(&self->entering);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	give_page(self, &before);
 	return is_new;
+}
+
+/* Under page->entering. */
+static int ask(const struct process_page *self, const char *path)
+{
+	if (atomic_load(&self->generation))
+		return process_control() ? 0 : EBUSY;
+	if (is_to_be_recorded() && (!path || given_session()))
+		return 0;
+	if (atomic_load(&asking) == RECORDS_NEVER)
+		return EPERM;
+	if (path && !option_set(OPTION_OUTPUT, path))
+		return ENAMETOOLONG;
+	process.is_asked_for = true;
+	return 0;
+}
+
+int process_record(const char *path)
+{
+	struct process_page *self;
+	sigset_t before;
+	int error;
+
+	process_recheck();
+	self = take_page(&before);
+	error = ask(self, path);
+	give_page(self, &before);
+	return error;
+}
+
+bool process_is_recorded(void)
+{
+	struct process_page *self;
+	sigset_t before;
+	bool is_recorded;
+
+	process_recheck();
+	self = take_page(&before);
+	if (atomic_load(&self->generation))
+		is_recorded = process_control() != NULL;
+	else
+		is_recorded = !process.pid && is_to_be_recorded() && children_allow(false);
+	give_page(self, &before);
+	return is_recorded;
 }

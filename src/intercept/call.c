@@ -4,6 +4,7 @@
 #include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/deferral.h"
+#include "intercept/engine.h"
 #include "intercept/exclude.h"
 #include "intercept/graph_work.h"
 #include "intercept/gpu_times.h"
@@ -34,6 +35,7 @@ static void forget_parent(void)
 	caller_reset();
 	current_reset();
 	deferral_reset();
+	engine_reset();
 	exclude_reset();
 	graph_work_reset();
 	gpu_times_reset();
@@ -54,8 +56,8 @@ static void describe_writer(void)
 
 	if (atomic_exchange(&is_done, true))
 		return;
-	segment_set_policy(option_text(OPTION_FREES));
 	deferral_start();
+	segment_set_policy(option_text(OPTION_FREES));
 	room_start();
 	segment_set_counter_apis(api_of_slot, SLOT_COUNT, API_COUNT);
 }
@@ -74,7 +76,6 @@ static void enter_thread(struct thread_segment *self)
 	if (is_new_process && atomic_exchange(&has_called, true))
 		forget_parent();
 	self->in_call = 0;
-	memset(&caller_pages, 0, sizeof(caller_pages));
 	current_forget();
 }
 
@@ -88,6 +89,24 @@ bool call_enter(struct thread_segment *self)
 	enter_thread(self);
 	is_entering = false;
 	errno = saved_errno;
+	return true;
+}
+
+bool call_open(struct call *call, enum api api, const void *caller)
+{
+	struct thread_segment *self = &thread_segment;
+
+	if (!call_is_open(self))
+		return false;
+	self->in_call = 1;
+	*call = (struct call){
+		.self = self,
+		.start = clock_ticks(self->clock),
+		.caller = caller,
+		.api = (uint16_t)api,
+		.flags = RECORD_MORE,
+	};
+	segment_mark_busy(self, call->start);
 	return true;
 }
 

@@ -99,6 +99,13 @@ static inline void call_set_duration(struct record *record, uint64_t ticks)
 }
 
 /*
+ * Between two calls of the program something has the driver asked and records
+ * written as a call would, on the account of `api`.  False: a call is open.  Ends
+ * with call_end().
+ */
+bool call_open(struct call *call, enum api api, const void *caller);
+
+/*
  * When something was met that belongs to no call, but was met during one: the
  * records of a thread stay in the order of their starts.
  */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-__thread struct caller_pages caller_pages __attribute__((tls_model("initial-exec")));
+_Atomic uint64_t caller_pages[CALLER_SETS][2];
 _Atomic uint64_t caller_epoch = 1;
 
 enum { MODULES = 8192, MODULES_MAX = MODULES * 3 / 4, BUILD_ID_BYTES = 80, RETRY_NS = 10000000 };
@@ -143,7 +143,7 @@ static bool must_retry(void)
 void caller_scan(const void *caller)
 {
 	uint64_t page = (uintptr_t)caller >> CALLER_PAGE_BITS;
-	uint64_t *set = caller_set(page);
+	_Atomic uint64_t *set = caller_set(page);
 	int saved_errno = errno;
 	bool is_changed = false;
 
@@ -153,8 +153,9 @@ void caller_scan(const void *caller)
 			dl_iterate_phdr(visit, NULL);
 	}
 	if (!atomic_load_explicit(&retry_ns, memory_order_relaxed)) {
-		set[1] = set[0];
-		set[0] = page << CALLER_EPOCH_BITS | (uint16_t)atomic_load(&caller_epoch);
+		atomic_store(&set[1], atomic_load(&set[0]));
+		atomic_store(&set[0], page << CALLER_EPOCH_BITS |
+					      (uint16_t)atomic_load(&caller_epoch));
 	}
 	errno = saved_errno;
 }

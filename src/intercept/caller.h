@@ -10,24 +10,21 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { CALLER_PAGE_BITS = 12, CALLER_EPOCH_BITS = 16, CALLER_SETS = 128, CALLER_SHIFT = 57 };
+enum { CALLER_PAGE_BITS = 12, CALLER_EPOCH_BITS = 16, CALLER_SETS = 1024, CALLER_SHIFT = 54 };
 
 /*
- * Pages of code that have been looked at, each with the epoch in which it was.
- * Two ways: calls of two libraries that alternate must not push each other out.
+ * Pages of code that have been looked at, by whatever thread, each with the epoch in
+ * which it was.  Two ways: calls of two libraries that alternate must not push each
+ * other out.  Written only when something new is called from.
  */
-struct caller_pages {
-	uint64_t page[CALLER_SETS][2];
-};
-
-extern __thread struct caller_pages caller_pages __attribute__((tls_model("initial-exec")));
+extern _Atomic uint64_t caller_pages[CALLER_SETS][2];
 
 /* Rises when a library has been unloaded: what stood at an address may be another now. */
 extern _Atomic uint64_t caller_epoch;
 
-static inline uint64_t *caller_set(uint64_t page)
+static inline _Atomic uint64_t *caller_set(uint64_t page)
 {
-	return caller_pages.page[page * UINT64_C(0x9e3779b97f4a7c15) >> CALLER_SHIFT];
+	return caller_pages[page * UINT64_C(0x9e3779b97f4a7c15) >> CALLER_SHIFT];
 }
 
 /* A page not looked at: record the modules loaded since the last look. */
@@ -38,9 +35,11 @@ static inline void caller_note(const void *caller)
 	uint64_t page = (uintptr_t)caller >> CALLER_PAGE_BITS;
 	uint64_t epoch = atomic_load_explicit(&caller_epoch, memory_order_relaxed);
 	uint64_t entry = page << CALLER_EPOCH_BITS | (uint16_t)epoch;
-	const uint64_t *set = caller_set(page);
+	_Atomic uint64_t *set = caller_set(page);
 
-	if (__builtin_expect(set[0] != entry && set[1] != entry, 0))
+	if (__builtin_expect(atomic_load_explicit(&set[0], memory_order_relaxed) != entry &&
+				     atomic_load_explicit(&set[1], memory_order_relaxed) != entry,
+			     0))
 		caller_scan(caller);
 }
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/deferral.h"
+#include "core/gate.h"
 #include "core/lock.h"
 #include "core/memory_limit.h"
 #include "core/option.h"
+#include "core/process.h"
 #include "intercept/current.h"
+#include "intercept/deferral_error.h"
 #include "intercept/exclude.h"
 #include "intercept/hook.h"
 #include "intercept/limit.h"
@@ -15,9 +18,12 @@
 
 _Atomic uint32_t deferral_policy;
 _Atomic uint32_t deferral_forwarded;
+__thread bool deferral_is_library __attribute__((tls_model("initial-exec")));
 
 /* Under the lock; what was configured holds in a child of fork too. */
 static bool is_configured;
+static struct deferq_limits limits;
+static bool has_limits;
 static struct lock configuring;
 
 static enum deferral_policy policy_of(const char *name)
@@ -27,10 +33,54 @@ static enum deferral_policy policy_of(const char *name)
 	return strcmp(name, "deferred") ? DEFERRAL_IMMEDIATE : DEFERRAL_DEFERRED;
 }
 
+/* An option for programs that know nothing of libcustody; those that link it get what it promises. */
 void deferral_start(void)
 {
-	atomic_store_explicit(&deferral_policy, policy_of(option_text(OPTION_FREES)),
-			      memory_order_relaxed);
+	if (process_is_library())
+		option_set(OPTION_FREES, "nowait");
+	atomic_fetch_or_explicit(&deferral_policy, policy_of(option_text(OPTION_FREES)),
+				 memory_order_relaxed);
+}
+
+void deferral_serve_library(void)
+{
+	atomic_fetch_or(&deferral_policy, DEFERRAL_FOR_LIBRARY);
+}
+
+/* Of frees that are not the library's. */
+static enum deferral_policy policy(void)
+{
+	return atomic_load_explicit(&deferral_policy, memory_order_relaxed) &
+	       ~(uint32_t)DEFERRAL_FOR_LIBRARY;
+}
+
+/* Under the lock. */
+static void load_limits(void)
+{
+	if (!has_limits)
+		limits = (struct deferq_limits){
+			.max_count = option_integer(OPTION_MAX_PENDING),
+			.max_ratio = option_ratio(OPTION_MAX_PENDING_RATIO),
+		};
+	has_limits = true;
+}
+
+void deferral_limits(struct deferq_limits *copied)
+{
+	lock_take(&configuring);
+	load_limits();
+	*copied = limits;
+	lock_give(&configuring);
+}
+
+void deferral_set_limits(const struct deferq_limits *given)
+{
+	lock_take(&configuring);
+	limits = *given;
+	has_limits = true;
+	if (is_configured)
+		deferq_limit(&limits);
+	lock_give(&configuring);
 }
 
 /* Memory of the machine, or of the control group where that is less. */
@@ -53,17 +103,19 @@ static uint64_t host_bytes(void)
 static void configure(void)
 {
 	const struct driver *driver = deferral_driver();
-	bool does_wait = atomic_load(&deferral_policy) == DEFERRAL_DEFERRED;
+	bool does_wait = policy() == DEFERRAL_DEFERRED;
 
+	load_limits();
 	deferq_configure(&(struct deferq_settings){
 		.driver = driver,
-		.max_count = option_integer(OPTION_MAX_PENDING),
-		.max_ratio = option_ratio(OPTION_MAX_PENDING_RATIO),
+		.max_count = limits.max_count,
+		.max_ratio = limits.max_ratio,
+		.is_strict = limits.is_strict,
 		.host_bytes = host_bytes(),
 		.does_wait = does_wait,
 	});
 	if (does_wait && !driver->ctx_record_event)
-		atomic_store(&deferral_policy, DEFERRAL_IMMEDIATE);
+		atomic_fetch_and(&deferral_policy, DEFERRAL_FOR_LIBRARY);
 }
 
 static void configure_once(void)
@@ -90,6 +142,7 @@ void deferral_meet(uint64_t handle, uint32_t number, int device)
 
 void deferral_reset(void)
 {
+	deferral_error_reset();
 	atomic_store(&deferral_forwarded, 0);
 	lock_give(&configuring);
 }
@@ -120,6 +173,8 @@ void deferral_drop(uint32_t context)
 
 struct deferq *deferral_queue(uint32_t context)
 {
+	if (policy() == DEFERRAL_IMMEDIATE && !deferral_is_library)
+		return NULL;
 	return context && !exclude_has(context) ? deferq_find(context) : NULL;
 }
 
@@ -190,6 +245,7 @@ static bool queue_block(struct call *call, const struct block *block, struct def
 		.space = block->space,
 		.kind = (uint8_t)kind,
 		.caller = call->caller,
+		.is_nowait = deferral_is_library,
 	};
 	struct deferq_report report = { 0 };
 	int saved_errno = errno;
@@ -214,7 +270,7 @@ static bool queue_block(struct call *call, const struct block *block, struct def
 static bool is_driver_waiting(void)
 {
 	return atomic_load_explicit(&deferral_forwarded, memory_order_relaxed) &&
-	       atomic_load_explicit(&deferral_policy, memory_order_relaxed) == DEFERRAL_DEFERRED;
+	       policy() == DEFERRAL_DEFERRED && !deferral_is_library;
 }
 
 /* Of two threads that free one block at once, one frees it a second time. */
@@ -246,6 +302,10 @@ static enum api release_api(const struct deferq_item *item)
 		return API_cuMipmappedArrayDestroy;
 	case DEFERQ_MODULE:
 		return API_cuModuleUnload;
+	case DEFERQ_STREAM:
+		return API_cuStreamDestroy_v2;
+	case DEFERQ_EVENT:
+		return API_cuEventDestroy_v2;
 	default:
 		return item->is_issued ? API_cuMemFreeAsync : API_cuMemFree_v2;
 	}
@@ -305,8 +365,11 @@ static void write_flush(const struct call *call, const struct deferq_flush *flus
 
 void deferral_write(struct call *call, struct deferq_report *report)
 {
-	for (const struct deferq_item *item = report->items; item; item = item->next)
+	for (const struct deferq_item *item = report->items; item; item = item->next) {
+		if (item->result)
+			deferral_error_note(item);
 		write_release(item);
+	}
 	for (const struct deferq_flush *flush = report->flushes; flush; flush = flush->next)
 		write_flush(call, flush);
 	deferq_told(report);
@@ -326,7 +389,7 @@ void deferral_collect(struct call *call)
 }
 
 /* The call of the program begins behind it. */
-void deferral_collect_inside(struct call *call)
+static void collect_inside(struct call *call)
 {
 	struct deferq_report report = { 0 };
 	int saved_errno = errno;
@@ -336,6 +399,16 @@ void deferral_collect_inside(struct call *call)
 	deferral_tell(call, &report);
 	call->start = clock_ticks(call->self->clock);
 	segment_mark_busy(call->self, call->start);
+}
+
+void deferral_shut_gate(struct call *call)
+{
+	gate_shut();
+	if (!deferral_is_on() || !gate_stay())
+		return;
+	if (deferq_has_pending(-1))
+		collect_inside(call);
+	gate_leave();
 }
 
 void deferral_reuse(struct call *call, uint64_t address, uint64_t bytes)

@@ -6,6 +6,10 @@
  * block that we know goes into the queue of the block's own context; where the
  * queue will not have it, it goes to the driver as ever.  What a queue releases
  * meanwhile is told by whoever made it do so.
+ *
+ * Where libcustody works through this copy of the frame there are queues under
+ * `immediate` too.  What its threads free on its behalf is put off without a wait
+ * under any policy; all other frees follow the policy as if it were not there.
  */
 #ifndef CUSTODY_INTERCEPT_DEFERRAL_H
 #define CUSTODY_INTERCEPT_DEFERRAL_H
@@ -18,8 +22,12 @@
 
 enum deferral_policy { DEFERRAL_IMMEDIATE, DEFERRAL_DEFERRED, DEFERRAL_NOWAIT };
 
-extern _Atomic uint32_t deferral_policy; /* enum deferral_policy */
+/* Beside an enum deferral_policy: there are queues whatever it is. */
+enum { DEFERRAL_FOR_LIBRARY = 1 << 2 };
 
+extern _Atomic uint32_t deferral_policy;
+
+/* Whether there are queues. */
 static inline bool deferral_is_on(void)
 {
 	return atomic_load_explicit(&deferral_policy, memory_order_relaxed) != DEFERRAL_IMMEDIATE;
@@ -27,6 +35,16 @@ static inline bool deferral_is_on(void)
 
 /* Before the first call of the process is begun. */
 void deferral_start(void);
+
+/* From now on there are queues, for contexts that are met from now on. */
+void deferral_serve_library(void);
+
+/* What this thread frees is the library's. */
+extern __thread bool deferral_is_library __attribute__((tls_model("initial-exec")));
+
+/* Limits of all queues, those to come too. */
+void deferral_limits(struct deferq_limits *limits);
+void deferral_set_limits(const struct deferq_limits *limits);
 
 /* A context is met for the first time: open its queue. */
 void deferral_meet(uint64_t handle, uint32_t number, int device);
@@ -42,7 +60,10 @@ void deferral_drop(uint32_t context);
 /* Child of fork. */
 void deferral_reset(void);
 
-/* The queue of a context that frees may be put into; NULL: the driver must have them. */
+/*
+ * The queue of a context that this thread's frees may be put into; NULL: the driver
+ * must have them.
+ */
 struct deferq *deferral_queue(uint32_t context);
 
 /*
@@ -96,10 +117,10 @@ static inline void deferral_tell(struct call *call, struct deferq_report *report
 void deferral_collect(struct call *call);
 
 /*
- * The same in any context, by one who begins a capture and is inside the gate:
- * for a time nothing will be released.
+ * Ahead of a capture: shuts the gate, and releases in any context what can be.  For
+ * a time nothing will.
  */
-void deferral_collect_inside(struct call *call);
+void deferral_shut_gate(struct call *call);
 
 /* The program has waited for the device. */
 static inline void deferral_synchronized(struct call *call)

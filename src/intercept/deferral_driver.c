@@ -32,21 +32,38 @@ static uint64_t ticks_per_us(void)
 /*
  * A queue's own stream and the block on which it is tried how blocks can be
  * released take memory of the device.  What remains of both is known when the
- * block is looked at for the last time.
+ * block is looked at for the last time; until then a thread keeps what a reading
+ * of before needs.
  */
-static __thread struct call making __attribute__((tls_model("initial-exec")));
+static __thread struct {
+	uint64_t weighed_at, weighed_blocks;
+	uint8_t weighed;
+} making __attribute__((tls_model("initial-exec")));
 
 static CUresult create_stream(CUstream *stream, unsigned int flags)
 {
-	reading_own_before(&making, API_cuStreamCreate, WEIGHED_STREAM);
+	struct call own;
+
+	reading_own_before(&own, API_cuStreamCreate, WEIGHED_STREAM);
+	making.weighed_at = own.weighed_at;
+	making.weighed_blocks = own.weighed_blocks;
+	making.weighed = own.weighed;
 	return REAL(driver, cuStreamCreate)(stream, flags);
 }
 
 static CUresult look_at_own_block(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	CUresult result = REAL(driver, cuPointerGetAttribute)(data, attribute, address);
+	struct call own = {
+		.self = &thread_segment,
+		.api = API_cuStreamCreate,
+		.weighed = making.weighed,
+		.weighed_at = making.weighed_at,
+		.weighed_blocks = making.weighed_blocks,
+	};
 
-	reading_own_after(&making);
+	making.weighed = WEIGHED_NOTHING;
+	reading_own_after(&own);
 	return result;
 }
 

@@ -474,6 +474,7 @@ function make_map(    n)
 	print "\tcuptiActivityRegisterCallbacks;"
 	print "\tcuptiSubscribe;"
 	print "\tcuptiSubscribe_v2;"
+	print "\tcustody_engine;"
 	print "\tcustody_injected;"
 	for (n = 1; n <= rows; n++)
 		print "\t" symbol[n] ";"

@@ -12,12 +12,7 @@
 void hook_capture_begin_before(struct call *call, uint64_t stream)
 {
 	(void)stream;
-	gate_shut();
-	if (!deferral_is_on() || !gate_stay())
-		return;
-	if (deferq_has_pending(-1))
-		deferral_collect_inside(call);
-	gate_leave();
+	deferral_shut_gate(call);
 }
 
 /* The stream captures by now, but this call was none that it captured. */

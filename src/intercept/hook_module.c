@@ -74,6 +74,7 @@ static bool queue_unload(struct call *call, uint64_t module, struct deferq *queu
 		.handle = module,
 		.kind = DEFERQ_MODULE,
 		.caller = call->caller,
+		.is_nowait = deferral_is_library,
 	};
 	struct deferq_report report = { 0 };
 	int saved_errno = errno;

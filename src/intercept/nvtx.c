@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { NESTED = 16, STARTED = 64 };
 
@@ -29,7 +30,7 @@ struct pushed {
 	uint32_t depth;	    /* ranges of the domain pushed since */
 };
 
-static __thread struct pushed pushed[NESTED] __attribute__((tls_model("initial-exec")));
+static __thread struct pushed *pushed __attribute__((tls_model("initial-exec"))); /* NULL: none yet */
 static __thread uint32_t pushed_count __attribute__((tls_model("initial-exec")));
 
 /* Those begun by a start, and what the program knows them by; id 0: a free slot. */
@@ -43,26 +44,10 @@ static struct lock lock;
 /* Stand for strings that a program has registered. */
 static const char scope_string, other_string;
 
-/*
- * Between two calls of the program a range has the driver asked and records
- * written as a call would.  False: a call is open, so it is the driver's range.
- */
+/* False: a call is open, so it is the driver's range. */
 static bool open_call(struct call *call, const void *caller)
 {
-	struct thread_segment *self = &thread_segment;
-
-	if (!call_is_open(self))
-		return false;
-	self->in_call = 1;
-	*call = (struct call){
-		.self = self,
-		.start = clock_ticks(self->clock),
-		.caller = caller,
-		.api = API_cuCtxGetCurrent,
-		.flags = RECORD_MORE,
-	};
-	segment_mark_busy(self, call->start);
-	return true;
+	return call_open(call, API_cuCtxGetCurrent, caller);
 }
 
 /* Where no context is current, or its frees are not put off, there is no scope. */
@@ -122,6 +107,8 @@ static void end_thread(void *unused)
 		pushed_count--;
 		end_scope(&pushed[pushed_count].scope, CALLER);
 	}
+	munmap(pushed, NESTED * sizeof(*pushed));
+	pushed = NULL;
 }
 
 static pthread_key_t key;
@@ -142,14 +129,31 @@ static void watch_thread(void)
 		pthread_setspecific(key, pushed);
 }
 
+/* Few threads have scopes: their places are no part of what each thread has. */
+static bool make_room(void)
+{
+	int saved_errno = errno;
+	void *map;
+
+	if (pushed)
+		return pushed_count < NESTED;
+	map = mmap(NULL, NESTED * sizeof(*pushed), PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	errno = saved_errno;
+	if (map == MAP_FAILED)
+		return false;
+	pushed = map;
+	watch_thread();
+	return true;
+}
+
 /* A scope too many is a range like others: it is inside one already. */
 static int push(const void *domain, bool is_scope, const void *caller)
 {
 	struct pushed *inside;
 	struct scope scope;
 
-	if (is_scope && pushed_count < NESTED && begin_scope(&scope, caller)) {
-		watch_thread();
+	if (is_scope && make_room() && begin_scope(&scope, caller)) {
 		pushed[pushed_count++] = (struct pushed){ scope, domain, 0 };
 	} else if (pushed_count) {
 		inside = innermost(domain);

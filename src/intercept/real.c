@@ -261,6 +261,34 @@ void *real_late(void *const *table, enum api api)
 	return function ? function : (void *)say_not_found;
 }
 
+bool real_open(void)
+{
+	struct object object;
+
+	if (!real_libc_dlopen)
+		real_find_libc();
+	if (!real_libc_dlopen)
+		return false;
+	if (object_find_soname(driver_soname, &object))
+		real_libc_dlopen(object.path, RTLD_NOW | RTLD_NOLOAD);
+	else
+		real_libc_dlopen(driver_soname, RTLD_NOW);
+	if (!atomic_load_explicit(&driver_start, memory_order_acquire) &&
+	    object_find_soname(driver_soname, &object))
+		bind(&object);
+	return atomic_load_explicit(&driver_start, memory_order_acquire);
+}
+
+void *real_symbol(const char *name)
+{
+	uintptr_t start = atomic_load_explicit(&driver_start, memory_order_acquire);
+	struct object object;
+
+	if (!start || !object_find_address((const void *)start, &object))
+		return NULL;
+	return object_symbol(&object, name);
+}
+
 bool real_has(enum api api)
 {
 	return __atomic_load_n(&real_driver[api], __ATOMIC_RELAXED) != NULL;

@@ -44,6 +44,15 @@ int real_find(const void *address);
  */
 bool real_bind_at(const void *address);
 
+/*
+ * Bind to the libcuda that is loaded, loading it if there is none; it stays from now
+ * on.  False: there is none, and dlerror() says why.
+ */
+bool real_open(void);
+
+/* A function of the libcuda we are bound to that is in no row; NULL: it has none. */
+void *real_symbol(const char *name);
+
 /* Whether `address` lies in the libcuda we are bound to, or in this library. */
 bool real_is_driver(const void *address);
 bool real_is_ours(const void *address);
