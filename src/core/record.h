@@ -355,6 +355,25 @@ static inline enum place_kind record_target_place(const struct record *record)
 	return (enum place_kind)(record->aux >> 8 & 15);
 }
 
+/* What the bytes of a block are to a copy. */
+static inline enum place_kind record_place_of_block(enum block_kind kind)
+{
+	switch (kind) {
+	case BLOCK_MANAGED:
+		return PLACE_MANAGED;
+	case BLOCK_PINNED:
+		return PLACE_PINNED;
+	case BLOCK_REGISTERED:
+		return PLACE_REGISTERED;
+	case BLOCK_ARRAY:
+		return PLACE_ARRAY;
+	case BLOCK_UNKNOWN:
+		return PLACE_UNKNOWN;
+	default:
+		return PLACE_DEVICE;
+	}
+}
+
 static inline int record_is_async(const struct record *record)
 {
 	return record->aux >> 12 & 1;

@@ -43,6 +43,26 @@ bool capture_ask(uint64_t stream)
 	return ask_status(stream) == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
+enum { NOT_EXCHANGED = -1 };
+
+int capture_ignore(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	if (!real_has(API_cuThreadExchangeStreamCaptureMode) ||
+	    REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode) != CUDA_SUCCESS)
+		return NOT_EXCHANGED;
+	return (int)mode;
+}
+
+void capture_mind(int before)
+{
+	CUstreamCaptureMode mode = (CUstreamCaptureMode)before;
+
+	if (before != NOT_EXCHANGED)
+		REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
+}
+
 bool capture_goes_on(uint64_t stream)
 {
 	return ask_status(stream) != CU_STREAM_CAPTURE_STATUS_NONE;

@@ -24,6 +24,13 @@ static inline uint8_t capture_flag(uint64_t stream)
 }
 
 /*
+ * A capture that begins past every hook does not mind what this thread asks from
+ * here on, until capture_mind() is given what this one has said.
+ */
+int capture_ignore(void);
+void capture_mind(int before);
+
+/*
  * A capture has begun, the gate having been shut ahead of it; or has ended, by
  * EndCapture, with its stream or with its context: the gate is opened once for
  * each that was known.

@@ -5,27 +5,13 @@
 
 #include <errno.h>
 
-static enum place_kind place_of(enum block_kind kind)
-{
-	switch (kind) {
-	case BLOCK_MANAGED:
-		return PLACE_MANAGED;
-	case BLOCK_PINNED:
-		return PLACE_PINNED;
-	case BLOCK_REGISTERED:
-		return PLACE_REGISTERED;
-	default:
-		return PLACE_DEVICE;
-	}
-}
-
 static void place_by_block(struct copy_end *end, const struct block *block)
 {
 	bool is_host = block->kind == BLOCK_PINNED || block->kind == BLOCK_REGISTERED;
 
 	end->device = block->device;
 	end->side = is_host ? COPY_SIDE_HOST : COPY_SIDE_DEVICE;
-	end->place = place_of(block->kind);
+	end->place = record_place_of_block(block->kind);
 }
 
 /*
@@ -101,7 +87,7 @@ void copy_end_place(struct copy_end *end)
 		if (end->side == COPY_SIDE_DEVICE)
 			end->device = block.device;
 		if (!is_known)
-			end->place = place_of(block.kind);
+			end->place = record_place_of_block(block.kind);
 	} else if (!is_known && end->side != COPY_SIDE_UNKNOWN) {
 		end->place = end->side == COPY_SIDE_HOST ? PLACE_PAGEABLE : PLACE_DEVICE;
 	}

@@ -12,11 +12,6 @@
 
 static const struct door_answer not_ours = { 0, NULL };
 
-static bool is_driver_name(const char *name)
-{
-	return name && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
-
 static void *ask(void *handle, const char *name, const char *version)
 {
 	void *volatile address; /* the loader must see us as the caller: no jump from here */
@@ -142,7 +137,7 @@ static struct door_answer answer(void *handle, const char *name, const char *ver
 
 	if (which >= 0)
 		return answer_cupti(which, handle, name, version, caller);
-	if (!is_driver_name(name) || real_is_driver(caller) || is_for_cupti(caller))
+	if (!uncovered_is_driver_name(name) || real_is_driver(caller) || is_for_cupti(caller))
 		return not_ours;
 	if (handle == RTLD_NEXT)
 		return answer_next(name, version, caller);

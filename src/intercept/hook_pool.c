@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hook_pool.c - where the memory of a pool lies, learnt whenever a pool is handed out. */
-#include "core/gate.h"
+#include "intercept/capture.h"
 #include "intercept/hook.h"
 #include "intercept/place.h"
 #include "intercept/pool_list.h"
@@ -35,19 +35,16 @@ void hook_pool_create(struct call *call, uint64_t pool, const CUmemPoolProps *pr
 /* While a capture is live a question would spoil it: the pool may have blocks then. */
 static bool may_have_blocks(uint64_t pool)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUresult exchanged = CUDA_ERROR_NOT_FOUND;
 	bool has_blocks;
+	int before;
 
 	if (!real_has(API_cuMemPoolGetAttribute))
 		return false;
 	if (!gate_enter())
 		return true;
-	if (real_has(API_cuThreadExchangeStreamCaptureMode))
-		exchanged = REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
+	before = capture_ignore();
 	has_blocks = pool_list_has_blocks(pool);
-	if (exchanged == CUDA_SUCCESS)
-		REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
+	capture_mind(before);
 	gate_leave();
 	return has_blocks;
 }

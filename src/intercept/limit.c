@@ -5,6 +5,7 @@
 #include "core/notice.h"
 #include "core/option.h"
 #include "core/record.h"
+#include "intercept/capture.h"
 #include "intercept/pool_list.h"
 #include "intercept/real.h"
 
@@ -102,19 +103,6 @@ static uint64_t ask_cached(const struct limit_need *need)
 	return bytes;
 }
 
-static void do_relaxed(void (*work)(const struct limit_need *, uint64_t *),
-		       const struct limit_need *need, uint64_t *bytes)
-{
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUresult exchanged = CUDA_ERROR_NOT_FOUND;
-
-	if (real_has(API_cuThreadExchangeStreamCaptureMode))
-		exchanged = REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
-	work(need, bytes);
-	if (exchanged == CUDA_SUCCESS)
-		REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
-}
-
 static void find_cached(const struct limit_need *need, uint64_t *bytes)
 {
 	*bytes = ask_cached(need);
@@ -163,9 +151,13 @@ static void trim(const struct limit_need *need, uint64_t *bytes)
 static bool ask_pools(void (*work)(const struct limit_need *, uint64_t *),
 		      const struct limit_need *need, uint64_t *bytes)
 {
+	int before;
+
 	if (!gate_enter())
 		return false;
-	do_relaxed(work, need, bytes);
+	before = capture_ignore();
+	work(need, bytes);
+	capture_mind(before);
 	gate_leave();
 	return true;
 }

@@ -6,18 +6,13 @@
 
 #include <stddef.h>
 
-static bool is_driver_name(const char *name)
-{
-	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
-
 /* What libcuda lacks belongs to another library whose functions are called so. */
 static void judge(const char *name, void *data)
 {
 	const struct object *libcuda = data;
 	void *address;
 
-	if (!is_driver_name(name))
+	if (!uncovered_is_driver_name(name))
 		return;
 	address = object_symbol(libcuda, name);
 	if (address && real_find(address) < 0)

@@ -2,6 +2,7 @@
 #include "intercept/reading.h"
 #include "core/context.h"
 #include "core/gate.h"
+#include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/green.h"
 #include "intercept/pool_list.h"
@@ -82,21 +83,14 @@ static uint64_t ask_graphs(CUdevice device)
 	return READING_UNKNOWN;
 }
 
-/*
- * Inside the gate.  A capture that begins past every hook does not mind what a
- * thread in the mode RELAXED asks.
- */
+/* Inside the gate. */
 static void ask_reserved(struct reading *reading, CUdevice device)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUresult exchanged = CUDA_ERROR_NOT_FOUND;
+	int before = capture_ignore();
 
-	if (real_has(API_cuThreadExchangeStreamCaptureMode))
-		exchanged = REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
 	reading->pools = pool_list_reserved(device);
 	reading->graphs = ask_graphs(device);
-	if (exchanged == CUDA_SUCCESS)
-		REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
+	capture_mind(before);
 }
 
 /*

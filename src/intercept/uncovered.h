@@ -10,6 +10,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+/* Whether the driver's functions are called so; NULL is no name. */
+static inline bool uncovered_is_driver_name(const char *name)
+{
+	return name && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
 /*
  * Remember a symbol, once; it is written with the next recorded call, because a
  * look-up alone must leave no trace.  Any thread, no lock, no allocation.

@@ -12,24 +12,6 @@ struct end {
 	bool is_known; /* the end exists and has an address */
 };
 
-static enum place_kind place_of(enum block_kind kind)
-{
-	switch (kind) {
-	case BLOCK_MANAGED:
-		return PLACE_MANAGED;
-	case BLOCK_PINNED:
-		return PLACE_PINNED;
-	case BLOCK_REGISTERED:
-		return PLACE_REGISTERED;
-	case BLOCK_ARRAY:
-		return PLACE_ARRAY;
-	case BLOCK_UNKNOWN:
-		return PLACE_UNKNOWN;
-	default:
-		return PLACE_DEVICE;
-	}
-}
-
 /* Which side of the bus the direction says this end is on; UNKNOWN where it says nothing. */
 static enum place_kind place_by_direction(enum transfer_kind kind, bool is_source)
 {
@@ -61,7 +43,7 @@ static struct end find_end(const struct ingest_process *process, uint64_t addres
 			    ingest_block_array(&process->blocks, address, at_ns) :
 			    ingest_block_at(&process->blocks, address, at_ns);
 	if (end.kind == PLACE_UNKNOWN && end.block)
-		end.kind = place_of(end.block->kind);
+		end.kind = record_place_of_block(end.block->kind);
 	if (end.kind == PLACE_UNKNOWN)
 		end.kind = implied;
 	return end;
