@@ -241,29 +241,36 @@ void context_pop_stacked(void)
 	stacked = 0;
 }
 
+/* The question costs a reference, given back at once: nobody else says which it is. */
+bool context_is_primary(CUcontext handle, const struct custody_device *device)
+{
+	CUcontext primary = NULL;
+	unsigned int flags;
+	int is_active = 0;
+
+	if (library_cuda.cuDevicePrimaryCtxGetState(device->handle, &flags, &is_active) ||
+	    !is_active || library_cuda.cuDevicePrimaryCtxRetain(&primary, device->handle))
+		return false;
+	library_cuda.cuDevicePrimaryCtxRelease(device->handle);
+	return primary == handle;
+}
+
 /* The primary context of its device, which the program has retained and made current. */
 static int adopt(CUcontext handle, struct custody_context **context)
 {
-	struct custody_context *primary;
 	struct custody_device *device;
 	CUdevice device_handle;
-	CUcontext mine;
 	CUresult result = library_cuda.cuCtxGetDevice(&device_handle);
 
 	if (result != CUDA_SUCCESS)
 		return error_say((int)result, "the current context is of no use");
 	device = device_of_handle(device_handle);
-	primary = device ? device->context : NULL;
-	if (primary && library_cuda.cuDevicePrimaryCtxRetain(&mine, device_handle) == 0) {
-		library_cuda.cuDevicePrimaryCtxRelease(device_handle);
-		if (mine == handle) {
-			*context = primary;
-			return context_revive(primary, &mine);
-		}
-	}
-	return error_say(CUSTODY_E_UNKNOWN,
-			 "the current context is not the primary one of its device, and "
-			 "custody_context_wrap() was not called for it");
+	if (!device || !context_is_primary(handle, device))
+		return error_say(CUSTODY_E_UNKNOWN,
+				 "the current context is not the primary one of its device, and "
+				 "custody_context_wrap() was not called for it");
+	*context = device->context;
+	return context_revive(device->context, &handle);
 }
 
 /* One that was destroyed while it was current here comes back under its old handle. */

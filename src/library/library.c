@@ -111,11 +111,17 @@ static void touch(void)
 
 /* ------------------------------------------------------------------ initialisation */
 
-extern __typeof__(custody_engine) custody_engine __attribute__((weak));
+static pthread_once_t choose_once = PTHREAD_ONCE_INIT;
 
-__attribute__((weak)) const struct engine *link_choose(void)
+static void choose(void)
 {
-	return custody_engine ? custody_engine(ENGINE_VERSION) : NULL;
+	library_engine = link_choose();
+}
+
+const struct engine *library_choose(void)
+{
+	pthread_once(&choose_once, choose);
+	return library_engine;
 }
 
 /* The text stays for ever, somebody may hold it; the same one again costs nothing. */
@@ -162,29 +168,42 @@ static int refuse_start(CUresult result)
 	return fail((int)result, why);
 }
 
-static int start(void)
+/* Under the lock. */
+static int open_engine(void)
 {
-	const struct engine *engine = link_choose();
 	char why[WHY_BYTES] = "";
-	CUresult result;
+
+	if (!library_choose()->open(why, sizeof(why)))
+		return fail(CUSTODY_E_NO_DRIVER, why);
+	return 0;
+}
+
+const struct engine *library_open(void)
+{
 	int error;
 
-	if (!engine)
-		return fail(CUSTODY_E_NO_DRIVER,
-			    "the custody preload in this process is of another version");
-	if (!engine->open(why, sizeof(why)))
-		return fail(CUSTODY_E_NO_DRIVER, why);
-	error = find_functions(engine);
+	pthread_mutex_lock(&init_lock);
+	error = open_engine();
+	if (error)
+		error_say(error, "%s", atomic_load_explicit(&init_text, memory_order_relaxed));
+	pthread_mutex_unlock(&init_lock);
+	return error ? NULL : library_engine;
+}
+
+static int start(void)
+{
+	CUresult result;
+	int error = open_engine();
+
+	if (!error)
+		error = find_functions(library_engine);
 	if (error)
 		return error;
 	result = library_cuda.cuInit(0);
 	if (result != CUDA_SUCCESS)
 		return refuse_start(result);
-	library_engine = engine;
 	error = device_open_all();
-	if (error)
-		return fail(error, custody_error_detail());
-	return 0;
+	return error ? fail(error, custody_error_detail()) : 0;
 }
 
 /*
@@ -218,7 +237,7 @@ static int start_once(void)
 	return error;
 }
 
-int library_init(void)
+int library_check(void)
 {
 	if (atomic_load_explicit(&is_exiting, memory_order_acquire))
 		return error_say(CUSTODY_E_EXITING,
@@ -228,8 +247,15 @@ int library_init(void)
 				 "process %d was forked from %d after that had used CUDA, which "
 				 "is of no use in a child",
 				 (int)getpid(), (int)born);
-	if (atomic_load_explicit(&is_ready, memory_order_acquire))
-		return 0;
+	return 0;
+}
+
+int library_init(void)
+{
+	int error = library_check();
+
+	if (error || atomic_load_explicit(&is_ready, memory_order_acquire))
+		return error;
 	return start_once();
 }
 

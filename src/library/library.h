@@ -30,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The engine in use; NULL before library_init() has succeeded once. */
+/* The engine in use, once library_init() has succeeded; before: library_choose(). */
 extern const struct engine *library_engine;
 
 /* ------------------------------------------------------------ library.c */
@@ -65,6 +65,18 @@ int library_enter_object(struct library_call *call, struct custody_context *cont
 
 /* Ends what began with success; returns `result`, so that it can be the last statement. */
 int library_leave(struct library_call *call, int result);
+
+/*
+ * 0, CUSTODY_E_FORKED or _EXITING: what library_init() asks first.  For functions that
+ * do not need the driver to be initialised.
+ */
+int library_check(void);
+
+/* The engine, without a driver; it is chosen once. */
+const struct engine *library_choose(void);
+
+/* The engine with the driver loaded, but perhaps not initialised; NULL: there is none. */
+const struct engine *library_open(void);
 
 /* True while driver calls may be made at all: not forked, not exiting, initialised. */
 bool library_is_usable(void);
@@ -172,6 +184,9 @@ void context_pop_stacked(void);
 
 /* What custody_context_current(-1) gives, between library_enter() and library_leave(). */
 int context_ask(struct custody_context **context);
+
+/* Whether it is the primary context of the device, which somebody has retained. */
+bool context_is_primary(CUcontext handle, const struct custody_device *device);
 
 /* The newest of all, from which `next` leads on. */
 struct custody_context *context_first(void);
