@@ -23,6 +23,7 @@
 enum { IMAGES_MAX = 100000 };
 
 static const char preload_soname[] = "libcustody-preload.so";
+static const char library_soname[] = "libcustody.so.0";
 
 struct search {
 	struct object preload;
@@ -131,6 +132,18 @@ static void tell(void)
 			    explain(reason));
 }
 
+/* A program that is linked with libcustody is recorded by that, without a preload. */
+static bool is_recorded_by_library(void)
+{
+	struct object library;
+	int (*entry)(void);
+
+	if (!object_find_soname(library_soname, &library))
+		return false;
+	entry = (int (*)(void))object_symbol(&library, "custody_linked");
+	return entry && entry();
+}
+
 int InitializeInjection(void)
 {
 	static _Atomic bool is_done;
@@ -143,7 +156,7 @@ int InitializeInjection(void)
 		entry = (int (*)(void))object_symbol(&search.preload, "custody_injected");
 		if (entry)
 			entry();
-	} else if (!atomic_exchange(&is_done, true)) {
+	} else if (!atomic_exchange(&is_done, true) && !is_recorded_by_library()) {
 		tell();
 	}
 	errno = saved_errno;

@@ -17,4 +17,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void);
 /* In the preload, found there by its name. */
 __attribute__((visibility("default"))) int custody_injected(void);
 
+/* In libcustody: whether it works without a preload, and what it does is recorded. */
+__attribute__((visibility("default"))) int custody_linked(void);
+
 #endif

@@ -10,6 +10,8 @@
 
 #include <dlfcn.h>
 
+static _Atomic bool is_own;
+
 typedef const struct engine *(*engine_function)(uint32_t version);
 
 /* Ours is not to be seen from outside, so what is found is the preload's. */
@@ -33,8 +35,17 @@ const struct engine *link_choose(void)
 	if (engine)
 		return engine;
 	process_be_library(!preload);
+	atomic_store(&is_own, true);
 	if (preload)
 		notice_once("the preload in this process is of another version than libcustody, "
 			    "whose calls are not recorded");
 	return custody_engine(ENGINE_VERSION);
+}
+
+/* The driver starts, and libcustody-inject.so asks: see intercept/inject.h. */
+__attribute__((visibility("default"))) int custody_linked(void);
+
+int custody_linked(void)
+{
+	return atomic_load(&is_own) && process_is_recorded();
 }
