@@ -58,9 +58,9 @@ CUSTODY_API const char *custody_error_name(int error);
 CUSTODY_API const char *custody_error_text(int error);
 
 /*
- * What the last function that failed on this thread has to say beyond its
- * result: one sentence with the numbers and names of the case, "" if nothing.
- * Valid until the next function of libcustody that fails on this thread.
+ * What the last function of libcustody on this thread has to say beyond its result, where
+ * it has failed: one sentence with the numbers and names of the case, "" if nothing.
+ * Valid until this thread calls the next function.
  */
 CUSTODY_API const char *custody_error_detail(void);
 

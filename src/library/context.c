@@ -19,6 +19,7 @@ void context_enlist(struct custody_context *context, struct custody_device *devi
 	atomic_init(&context->generation, 1);
 	pthread_mutex_init(&context->lock, NULL);
 	pthread_mutex_init(&context->objects_lock, NULL);
+	pthread_cond_init(&context->objects_ended, NULL);
 	do
 		context->next = first;
 	while (!atomic_compare_exchange_weak_explicit(&contexts, &first, context,
@@ -153,6 +154,7 @@ void context_put(struct library_object *object, struct custody_context *context,
 	object->context = context;
 	object->end = end;
 	object->previous = NULL;
+	object->is_ending = false;
 	pthread_mutex_lock(&context->objects_lock);
 	object->generation = atomic_load_explicit(&context->generation, memory_order_acquire);
 	object->next = context->objects;
@@ -176,25 +178,47 @@ static void unlink_object(struct custody_context *context, struct library_object
 	object->next = object->previous = NULL;
 }
 
+/* A reset on another thread may be at it: the object is its owner's to free after that. */
+static void wait_for_end(struct custody_context *context, const struct library_object *object)
+{
+	while (object->is_ending && !pthread_equal(object->ender, pthread_self()))
+		pthread_cond_wait(&context->objects_ended, &context->objects_lock);
+}
+
+/* In a child of fork the lock may be held by a thread that is not there; nobody looks. */
 void context_remove(struct library_object *object)
 {
 	struct custody_context *context = object->context;
 
+	if (!library_is_usable())
+		return;
 	pthread_mutex_lock(&context->objects_lock);
+	wait_for_end(context, object);
 	unlink_object(context, object);
 	pthread_mutex_unlock(&context->objects_lock);
 }
 
-struct library_object *context_take_newest(struct custody_context *context)
+/* Under the lock, which is not held in end(): that may free what is the program's. */
+static void end_newest(struct custody_context *context)
 {
-	struct library_object *object;
+	struct library_object *object = context->objects;
 
-	pthread_mutex_lock(&context->objects_lock);
-	object = context->objects;
-	if (object)
-		unlink_object(context, object);
+	unlink_object(context, object);
+	object->is_ending = true;
+	object->ender = pthread_self();
 	pthread_mutex_unlock(&context->objects_lock);
-	return object;
+	object->end(object);
+	pthread_mutex_lock(&context->objects_lock);
+	object->is_ending = false;
+	pthread_cond_broadcast(&context->objects_ended);
+}
+
+void context_end_objects(struct custody_context *context)
+{
+	pthread_mutex_lock(&context->objects_lock);
+	while (context->objects)
+		end_newest(context);
+	pthread_mutex_unlock(&context->objects_lock);
 }
 
 /* ------------------------------------------------------------------ what is current */

@@ -26,12 +26,10 @@ static int refuse_capture(void)
 static int end_all(struct custody_context *context)
 {
 	uint32_t number = atomic_load_explicit(&context->number, memory_order_acquire);
-	struct library_object *object;
 	CUresult result = CUDA_SUCCESS;
 	bool has_flushed;
 
-	while ((object = context_take_newest(context)) != NULL)
-		object->end(object);
+	context_end_objects(context);
 	has_flushed = library_engine->flush(number, true, &result);
 	atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
 	if (!has_flushed)

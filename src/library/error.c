@@ -3,11 +3,19 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { DETAIL_BYTES = 512 };
 
-/* Of the last function of this thread that failed and had something to say. */
-static __thread char detail[DETAIL_BYTES];
+/*
+ * Of the last function of this thread that failed and had something to say.  Static TLS
+ * is scarce in a library that may be loaded late, so there is a pointer only; the key is
+ * there to have it freed.
+ */
+static __thread char *detail;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
 
 #define NAME_CASE(name, value, text) case name: return #name;
 #define TEXT_CASE(name, value, text) case name: return text;
@@ -52,22 +60,49 @@ const char *custody_error_text(int error)
 	}
 }
 
+/* Other destructors of the thread may still call us; they get a new one. */
+static void free_detail(void *text)
+{
+	free(text);
+	detail = NULL;
+}
+
+static void make_key(void)
+{
+	has_key = pthread_key_create(&key, free_detail) == 0;
+}
+
+static char *find_detail(void)
+{
+	if (detail)
+		return detail;
+	pthread_once(&key_once, make_key);
+	detail = has_key ? calloc(1, DETAIL_BYTES) : NULL;
+	if (detail)
+		pthread_setspecific(key, detail);
+	return detail;
+}
+
 const char *custody_error_detail(void)
 {
-	return detail;
+	return detail ? detail : "";
 }
 
 void error_forget(void)
 {
-	detail[0] = '\0';
+	if (detail)
+		detail[0] = '\0';
 }
 
 int error_say(int error, const char *format, ...)
 {
+	char *text = find_detail();
 	va_list arguments;
 
+	if (!text)
+		return error;
 	va_start(arguments, format);
-	vsnprintf(detail, sizeof(detail), format, arguments);
+	vsnprintf(text, DETAIL_BYTES, format, arguments);
 	va_end(arguments);
 	return error;
 }

@@ -124,6 +124,7 @@ struct custody_context {
 
 	/* Everything that was made in it and is alive, under `objects_lock`. */
 	pthread_mutex_t objects_lock;
+	pthread_cond_t objects_ended; /* somebody's `is_ending` was taken back */
 	struct library_object *objects;
 };
 
@@ -139,6 +140,8 @@ struct library_object {
 	uint64_t generation; /* of the context when it was made */
 	struct library_object *next, *previous;
 	void (*end)(struct library_object *object);
+	bool is_ending; /* `ender` is in end(), and whoever else destroys it waits for that */
+	pthread_t ender;
 };
 
 /* Enter a new object into its context's list, and take it out again; any thread. */
@@ -191,8 +194,8 @@ bool context_is_primary(CUcontext handle, const struct custody_device *device);
 /* The newest of all, from which `next` leads on. */
 struct custody_context *context_first(void);
 
-/* Take the newest object out of its list; NULL: none is left. */
-struct library_object *context_take_newest(struct custody_context *context);
+/* End all that was made in it, newest first. */
+void context_end_objects(struct custody_context *context);
 
 /* --------------------------------------------------------------- device.c */
 
