@@ -71,6 +71,66 @@ uint64_t fixture_pending_bytes(struct custody_context *context)
 	return pending.memory_bytes + pending.pinned_bytes;
 }
 
+/* ------------------------------------------------------------------ memory */
+
+static void *find(const char *symbol)
+{
+	void *function = custody_driver_function(symbol);
+
+	ck_assert_msg(function != NULL, "there is no %s: %s", symbol, custody_error_detail());
+	return function;
+}
+
+CUdeviceptr fixture_allocate(struct custody_context *context, size_t bytes)
+{
+	CUresult (*allocate)(CUdeviceptr *address, size_t bytes);
+	CUdeviceptr address = 0;
+
+	*(void **)&allocate = find("cuMemAlloc_v2");
+	ck_ok(custody_context_push(context));
+	ck_cu(allocate(&address, bytes));
+	ck_ok(custody_context_pop(context));
+	return address;
+}
+
+void fixture_free(struct custody_context *context, CUdeviceptr address)
+{
+	CUresult (*release)(CUdeviceptr address);
+
+	*(void **)&release = find("cuMemFree_v2");
+	ck_ok(custody_context_push(context));
+	ck_cu(release(address));
+	ck_ok(custody_context_pop(context));
+}
+
+void *fixture_allocate_pinned(struct custody_context *context, size_t bytes)
+{
+	CUresult (*allocate)(void **address, size_t bytes, unsigned int flags);
+	void *address = NULL;
+
+	*(void **)&allocate = find("cuMemHostAlloc");
+	ck_ok(custody_context_push(context));
+	ck_cu(allocate(&address, bytes, 0));
+	ck_ok(custody_context_pop(context));
+	return address;
+}
+
+void fixture_free_pinned(struct custody_context *context, void *address)
+{
+	CUresult (*release)(void *address);
+
+	*(void **)&release = find("cuMemFreeHost");
+	ck_ok(custody_context_push(context));
+	ck_cu(release(address));
+	ck_ok(custody_context_pop(context));
+}
+
+void fixture_free_some(struct custody_context *context, unsigned int count, size_t bytes)
+{
+	for (unsigned int i = 0; i < count; i++)
+		fixture_free(context, fixture_allocate(context, bytes));
+}
+
 /* ------------------------------------------------------------------ the device's pace */
 
 static uint32_t *gate;

@@ -47,6 +47,18 @@ uint64_t fixture_pending_count(struct custody_context *context);
 uint64_t fixture_pending_bytes(struct custody_context *context);
 
 /*
+ * Plain device memory in a context, by the driver's functions that libcustody gives out,
+ * whose frees are put off; and pinned memory.  Neither changes what is current.
+ */
+CUdeviceptr fixture_allocate(struct custody_context *context, size_t bytes);
+void fixture_free(struct custody_context *context, CUdeviceptr address);
+void *fixture_allocate_pinned(struct custody_context *context, size_t bytes);
+void fixture_free_pinned(struct custody_context *context, void *address);
+
+/* The same `count` times over: each block is freed before the next is made. */
+void fixture_free_some(struct custody_context *context, unsigned int count, size_t bytes);
+
+/*
  * Hold up a stream of the current context: its later work waits until the release.  One
  * gate for all streams; `handle` may be CU_STREAM_LEGACY.
  */

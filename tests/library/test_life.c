@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fixture.h"
+
+Suite *library_suite(void)
+{
+	return suite_create("life");
+}
