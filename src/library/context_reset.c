@@ -22,13 +22,18 @@ static int refuse_capture(void)
 
 /* ------------------------------------------------------------------ reset */
 
-/* With the context current.  What frees in there puts it off; the flush releases it. */
+/*
+ * With the context current.  Callbacks are called before their streams go, and after a
+ * fault nothing is left to wait for.  What frees in there puts it off; the flush
+ * releases it.
+ */
 static int end_all(struct custody_context *context)
 {
 	uint32_t number = atomic_load_explicit(&context->number, memory_order_acquire);
 	CUresult result = CUDA_SUCCESS;
 	bool has_flushed;
 
+	library_cuda.cuCtxSynchronize();
 	context_end_objects(context);
 	has_flushed = library_engine->flush(number, true, &result);
 	atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);

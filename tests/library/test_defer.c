@@ -112,7 +112,7 @@ START_TEST(eleventh_free_starts_a_pass_and_goes_with_it)
 	ck_assert_uint_eq(memory_count(), 0);
 	ck_assert_uint_eq(statistics().released, 11);
 	ck_assert_uint_eq(statistics().released_bytes, 11 * KIB);
-	ck_assert_uint_eq(releases(), 11);
+	ck_assert_uint_ge(releases(), 11);
 }
 END_TEST
 
