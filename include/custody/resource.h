@@ -193,6 +193,31 @@ CUSTODY_API int custody_resource_virtual(struct custody_context *context,
 CUSTODY_API int custody_virtual_grow(struct custody_buffer *buffer, size_t bytes,
 				     struct custody_buffer **grown);
 
+/* A piece of the physical memory of a buffer: as it was allocated, or grown by. */
+struct custody_virtual_piece {
+	size_t bytes;
+	int descriptor; /* of a file, which stands for it */
+};
+
+/*
+ * The memory of a buffer of a shareable virtual resource, for other processes: its
+ * pieces, first to last, whose descriptors the caller sends (SCM_RIGHTS) and closes.
+ * More than `most`: CUSTODY_E_BOUNDS.  The memory lives until they are closed, too.
+ */
+CUSTODY_API int custody_virtual_export(struct custody_buffer *buffer,
+				       struct custody_virtual_piece *pieces, size_t most,
+				       size_t *count);
+
+/*
+ * And there: a buffer that shows the same memory.  The descriptors stay the caller's.
+ * Sizes that are not those of the memory are an error of the driver's, or
+ * CUSTODY_E_CORRUPT.
+ */
+CUSTODY_API int custody_virtual_import(struct custody_resource *resource,
+				       const struct custody_virtual_piece *pieces, size_t count,
+				       struct custody_stream *stream,
+				       struct custody_buffer **buffer);
+
 /*
  * Memory of a graph: allocations and frees become nodes of the graph that `stream`
  * is capturing; CUSTODY_E_NOT_CAPTURING else.

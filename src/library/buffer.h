@@ -30,7 +30,8 @@ struct custody_buffer {
 	void (*release)(void *owner, struct custody_stream *stream);
 	void *owner;
 
-	struct ipc_import *import; /* of another process; NULL: not */
+	struct ipc_import *import; /* of another process, as long as it is open; NULL: not */
+	bool is_mapped;		   /* it was */
 
 	pthread_mutex_t lock; /* of the streams */
 	struct custody_stream *free_stream; /* NULL: the context's default */
@@ -74,5 +75,8 @@ int buffer_copy_bytes(struct custody_buffer *target, size_t target_offset,
 
 /* Close what was imported; the last one unmaps, when the streams are done with it. */
 int ipc_close(struct custody_buffer *buffer, const struct resource_uses *uses);
+
+/* The buffer ends without having been closed: its context was lost, or the process ends. */
+void ipc_forget(struct custody_buffer *buffer);
 
 #endif

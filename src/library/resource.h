@@ -27,6 +27,7 @@ struct resource_memory {
 	void *device_pointer; /* NULL: the device cannot */
 	size_t bytes;	      /* as asked for; of virtual memory as they were rounded */
 	void *part;	      /* the resource's own: what lies behind it */
+	bool is_exported;     /* other processes may use it: its free is not put off */
 };
 
 /* Who may still use memory that is freed, and where it is freed. */
@@ -46,12 +47,16 @@ enum resource_honour {
 
 struct resource_ops {
 	enum resource_honour honour;
+	bool is_ordered; /* memory is made in a stream's order, and with none the host waits */
 
-	/* `handle` is that of `stream`.  A CUresult or CUSTODY_E_*; memory->bytes is set. */
+	/*
+	 * memory->bytes of memory; `handle` is that of `stream` if they are ordered.
+	 * A CUresult or CUSTODY_E_*.
+	 */
 	int (*allocate)(struct custody_resource *resource, CUstream handle,
 			struct custody_stream *stream, struct resource_memory *memory);
 
-	/* All uses are in front of `handle`, or over. */
+	/* All uses are over, or in front of `stream`, or under RESOURCE_ORDERED of `handle`. */
 	int (*deallocate)(struct custody_resource *resource, CUstream handle,
 			  struct custody_stream *stream, struct resource_memory *memory);
 
@@ -109,7 +114,7 @@ enum { RESOURCE_DEVICES = 64 }; /* that a pool's access is kept for */
 
 struct resource_pool {
 	CUmemoryPool handle;
-	_Atomic uint64_t peers; /* ordinals that were given access */
+	_Atomic uint64_t peers; /* bits of the ordinals that were given access */
 };
 
 struct resource_virtual {
@@ -127,8 +132,8 @@ struct custody_resource {
 	_Atomic uint32_t references;
 	struct resource_registry registry;
 
-	pthread_mutex_t lock; /* of making the next one; held across its creation */
-	CUstream waiting;     /* where frees wait for other streams; NULL: none has yet */
+	pthread_mutex_t lock; /* of making the next; held across its creation */
+	_Atomic(CUstream) waiting; /* where frees wait for other streams; NULL: none has yet */
 
 	unsigned int flags; /* of the kind's allocating function */
 	struct resource_pool pool;
@@ -154,9 +159,19 @@ void resource_discard(struct custody_resource *resource);
 int resource_take(struct custody_resource *resource, size_t bytes, struct custody_stream *stream,
 		  struct resource_memory *memory);
 
-/* Free it; where that fails it is alive as before. */
+/* The same around any attempt, whose result is CUDA_ERROR_OUT_OF_MEMORY where there is none. */
+int resource_insist(struct custody_resource *resource, size_t bytes,
+		    int (*attempt)(void *argument), void *argument);
+
+/*
+ * Free it.  Where that fails it is alive as before, unless its pointer is NULL then:
+ * something behind it was lost.
+ */
 int resource_give(struct custody_resource *resource, struct resource_memory *memory,
 		  const struct resource_uses *uses);
+
+/* "device memory", "managed memory of a pool" and so on. */
+const char *resource_name(const struct custody_resource *resource);
 
 /* Enter the context of a resource; NULL is CUSTODY_E_INVALID. */
 int resource_enter(struct library_call *call, struct custody_resource *resource);
@@ -177,6 +192,9 @@ void resource_restore(struct resource_mode *before);
 
 /* The resource that a device's buffers come from, with a reference for the caller. */
 int resource_default_take(struct custody_device *device, struct custody_resource **resource);
+
+/* The device resource of a context, as it is where none is named. */
+int resource_default_make(struct custody_context *context, struct custody_resource **resource);
 
 /* ------------------------------------------------------------- resource_wait.c */
 
@@ -204,9 +222,41 @@ int resource_wait_context(struct custody_resource *resource, const struct resour
 int resource_wait_order(struct custody_resource *resource, const struct resource_uses *uses,
 			CUstream *handle);
 
+/* One of the resource's own in any case. */
+int resource_wait_own(struct custody_resource *resource, const struct resource_uses *uses,
+		      CUstream *handle);
+
+/* ------------------------------------------------------------- resource_pool.c */
+
+/* Whether the resource's memory is of a pool of the driver's. */
+bool resource_pool_is(const struct custody_resource *resource);
+
+/* 0, or CUSTODY_E_UNSUPPORTED where the context's device and driver have no pools. */
+int resource_pool_check(struct custody_context *context);
+
+/*
+ * A resource of a pool that `properties` describe, in the context that is entered;
+ * all of its memory stays with it if `threshold` is UINT64_MAX.
+ */
+int resource_pool_create(struct custody_context *context, const CUmemPoolProps *properties,
+			 uint64_t threshold, const struct custody_resource_info *facts,
+			 struct custody_resource **resource);
+
+/* The same of a pool that is there; it is destroyed with the resource if that owns it. */
+int resource_pool_adopt(struct custody_context *context, CUmemoryPool pool,
+			const struct custody_resource_info *facts,
+			struct custody_resource **resource);
+
+/* The device may use the pool's memory from now on, or no longer. */
+int resource_pool_grant(struct custody_resource *resource, int ordinal, bool can_access);
+
 /* ---------------------------------------------------------- resource_virtual.c */
 
-/* The kind, for those who ask whether a resource is of it. */
-extern const struct resource_ops resource_virtual_ops;
+/* Round up to the granularity; 0: it is more than there are addresses. */
+size_t resource_virtual_round(const struct custody_resource *resource, size_t bytes);
+
+/* Memory that `range` is, of a virtual resource. */
+struct virtual_range;
+void resource_virtual_describe(struct virtual_range *range, struct resource_memory *memory);
 
 #endif

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resource.c - what all kinds of resources have in common: references, taking and
+ * giving memory, and what is done when there is none left.
+ */
+#include "library/resource.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ------------------------------------------------------------ captures of others */
+
+void resource_relax(struct resource_mode *before)
+{
+	before->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	before->has_exchanged =
+		library_cuda.cuThreadExchangeStreamCaptureMode &&
+		library_cuda.cuThreadExchangeStreamCaptureMode(&before->mode) == CUDA_SUCCESS;
+}
+
+void resource_restore(struct resource_mode *before)
+{
+	if (before->has_exchanged)
+		library_cuda.cuThreadExchangeStreamCaptureMode(&before->mode);
+}
+
+/* ------------------------------------------------------------ coming and going */
+
+const char *resource_name(const struct custody_resource *resource)
+{
+	static const char *const names[] = {
+		[CUSTODY_RESOURCE_DEVICE] = "device memory",
+		[CUSTODY_RESOURCE_POOL] = "device memory of a pool",
+		[CUSTODY_RESOURCE_PINNED] = "page-locked host memory",
+		[CUSTODY_RESOURCE_PINNED_POOL] = "page-locked host memory of a pool",
+		[CUSTODY_RESOURCE_MANAGED] = "managed memory",
+		[CUSTODY_RESOURCE_MANAGED_POOL] = "managed memory of a pool",
+		[CUSTODY_RESOURCE_VIRTUAL] = "virtual memory",
+		[CUSTODY_RESOURCE_GRAPH] = "memory of graphs",
+		[CUSTODY_RESOURCE_CUSTOM] = "the program's own memory",
+	};
+
+	return names[resource->facts.kind];
+}
+
+struct custody_resource *resource_new(const struct resource_ops *ops,
+				      const struct custody_resource_info *facts)
+{
+	struct custody_resource *resource = calloc(1, sizeof(*resource));
+
+	if (!resource)
+		return NULL;
+	resource->ops = ops;
+	resource->facts = *facts;
+	resource->facts.size = sizeof(*facts);
+	atomic_init(&resource->references, 1);
+	resource_registry_start(&resource->registry);
+	pthread_mutex_init(&resource->lock, NULL);
+	return resource;
+}
+
+void resource_discard(struct custody_resource *resource)
+{
+	resource_registry_end(&resource->registry);
+	pthread_mutex_destroy(&resource->lock);
+	free(resource->space.access);
+	free(resource);
+}
+
+/* What was freed in the order of streams is there once they are done. */
+static bool wait_for_frees(void)
+{
+	return !library_engine->is_capturing() &&
+	       library_cuda.cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
+/*
+ * What is left of its memory goes with it; the program has no name for it any more.
+ * Nobody has said which streams still use it.
+ */
+static void free_all(struct custody_resource *resource)
+{
+	const struct resource_uses uses = { 0 };
+	struct resource_memory memory;
+	bool has_waited = resource->ops->honour == RESOURCE_QUEUED;
+
+	while (resource_registry_pop(&resource->registry, &memory)) {
+		if (!has_waited)
+			wait_for_frees();
+		has_waited = true;
+		resource_give(resource, &memory, &uses);
+	}
+}
+
+/* With the context entered, once: by a reset, or with the last reference. */
+static void end_resource(struct library_object *object)
+{
+	struct custody_resource *resource = (struct custody_resource *)object;
+	CUstream waiting;
+
+	if (resource->facts.kind != CUSTODY_RESOURCE_CUSTOM)
+		free_all(resource);
+	if (resource->ops->end)
+		resource->ops->end(resource);
+	waiting = atomic_exchange(&resource->waiting, NULL);
+	if (waiting)
+		library_cuda.cuStreamDestroy(waiting);
+}
+
+void resource_add(struct custody_resource *resource, struct custody_context *context)
+{
+	context_put(&resource->object, context, end_resource);
+}
+
+int resource_enter(struct library_call *call, struct custody_resource *resource)
+{
+	if (!resource)
+		return error_say(CUSTODY_E_INVALID, "the resource is NULL");
+	return context_enter(call, &resource->object);
+}
+
+void custody_resource_retain(struct custody_resource *resource)
+{
+	if (resource)
+		atomic_fetch_add_explicit(&resource->references, 1, memory_order_relaxed);
+}
+
+/* Where the driver may not be called, or has lost it already, host memory is all there is. */
+static void end_last(struct custody_resource *resource)
+{
+	struct library_call call;
+	bool has_entered = !context_enter(&call, &resource->object);
+
+	context_remove(&resource->object);
+	if (has_entered)
+		end_resource(&resource->object);
+	if (resource->custom.destroy)
+		resource->custom.destroy(resource->self);
+	if (has_entered)
+		library_leave(&call, 0);
+	resource_discard(resource);
+}
+
+int custody_resource_release(struct custody_resource *resource)
+{
+	if (resource &&
+	    atomic_fetch_sub_explicit(&resource->references, 1, memory_order_acq_rel) == 1)
+		end_last(resource);
+	return 0;
+}
+
+/* ------------------------------------------------------------ out of memory */
+
+/* The detail of the failure, with what is known of the device's memory. */
+static int say_out_of_memory(struct custody_resource *resource, size_t bytes)
+{
+	uint32_t number = atomic_load(&resource->object.context->number);
+	struct deferq_statistics statistics = { 0 };
+	size_t free_bytes = 0, total_bytes = 0;
+
+	library_engine->statistics(number, &statistics);
+	library_cuda.cuMemGetInfo(&free_bytes, &total_bytes);
+	return error_say(CUDA_ERROR_OUT_OF_MEMORY,
+			 "%zu bytes of %s cannot be allocated: of %zu bytes of device %d %zu are "
+			 "free, and %" PRIu64 " that were freed are not released yet",
+			 bytes, resource_name(resource), total_bytes,
+			 resource->object.context->device->ordinal, free_bytes,
+			 statistics.bytes[QUEUE_MEMORY] + statistics.issued_bytes);
+}
+
+/*
+ * The engine has flushed its queues and tried again each time by itself.  Frees in the
+ * order of streams are waited for once, then it is the program's turn.
+ */
+int resource_insist(struct custody_resource *resource, size_t bytes, int (*attempt)(void *argument),
+		    void *argument)
+{
+	struct custody_context *context = resource->object.context;
+	unsigned int attempts = 0;
+	int result = attempt(argument);
+
+	if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+	    resource->facts.kind != CUSTODY_RESOURCE_CUSTOM && wait_for_frees())
+		result = attempt(argument);
+	while (result == CUDA_ERROR_OUT_OF_MEMORY && defer_ask_handler(context, bytes, &attempts))
+		result = attempt(argument);
+	return result == CUDA_ERROR_OUT_OF_MEMORY ? say_out_of_memory(resource, bytes) : result;
+}
+
+/* ------------------------------------------------------------ taking and giving */
+
+struct taking {
+	struct custody_resource *resource;
+	CUstream handle;
+	struct custody_stream *stream;
+	size_t bytes;
+	struct resource_memory *memory;
+};
+
+static int attempt(void *argument)
+{
+	const struct taking *taking = argument;
+	struct custody_resource *resource = taking->resource;
+	struct resource_mode before;
+	int result;
+
+	*taking->memory = (struct resource_memory){ .bytes = taking->bytes };
+	resource_relax(&before);
+	result = resource->ops->allocate(resource, taking->handle, taking->stream, taking->memory);
+	resource_restore(&before);
+	return result;
+}
+
+/* Without a stream the memory is there for all of them. */
+static int finish(struct custody_resource *resource, CUstream handle, bool is_synchronous,
+		  struct resource_memory *memory)
+{
+	const struct resource_uses uses = { 0 };
+	int error = stream_finish(handle, is_synchronous);
+
+	if (error)
+		resource_give(resource, memory, &uses);
+	return error;
+}
+
+int resource_take(struct custody_resource *resource, size_t bytes, struct custody_stream *stream,
+		  struct resource_memory *memory)
+{
+	struct taking taking = { resource, NULL, stream, bytes, memory };
+	bool is_synchronous = false;
+	int result = 0;
+
+	*memory = (struct resource_memory){ 0 };
+	if (!bytes)
+		return 0;
+	if (resource->ops->is_ordered)
+		result = stream_resolve(stream, resource->object.context, &taking.handle,
+					&is_synchronous);
+	if (!result)
+		result = resource_insist(resource, bytes, attempt, &taking);
+	return result ? result : finish(resource, taking.handle, is_synchronous, memory);
+}
+
+/* The stream may be of another context than the memory. */
+static int join_others(struct custody_resource *resource, const struct resource_uses *uses)
+{
+	struct custody_context *context = uses->stream ? uses->stream->object.context :
+							 resource->object.context;
+	CUstream handle;
+	int error;
+
+	if (!uses->other_count)
+		return 0;
+	error = stream_resolve(uses->stream, context, &handle, NULL);
+	return error ? error : resource_wait_stream(context, handle, uses);
+}
+
+/* What is exported the driver frees at once, and need not wait for what is in flight. */
+static int honour(struct custody_resource *resource, const struct resource_memory *memory,
+		  const struct resource_uses *uses, CUstream *handle)
+{
+	int error;
+
+	switch (resource->ops->honour) {
+	case RESOURCE_QUEUED:
+		error = resource_wait_context(resource, uses);
+		if (!error && memory->is_exported)
+			wait_for_frees();
+		return error;
+	case RESOURCE_ORDERED:
+		return resource_wait_order(resource, uses, handle);
+	case RESOURCE_JOINED:
+		return join_others(resource, uses);
+	default:
+		return resource_wait_host(resource->object.context, uses);
+	}
+}
+
+int resource_give(struct custody_resource *resource, struct resource_memory *memory,
+		  const struct resource_uses *uses)
+{
+	struct resource_mode before;
+	CUstream handle = NULL;
+	int result;
+
+	if (!memory->pointer)
+		return 0;
+	result = honour(resource, memory, uses, &handle);
+	if (result)
+		return result;
+	defer_mark();
+	resource_relax(&before);
+	result = resource->ops->deallocate(resource, handle, uses->stream, memory);
+	resource_restore(&before);
+	defer_unmark();
+	return result;
+}
+
+/* ------------------------------------------------------------ memory without a buffer */
+
+static int allocate(struct custody_resource *resource, size_t bytes,
+		    struct custody_stream *stream, void **pointer)
+{
+	struct registry_entry *entry = resource_registry_reserve(&resource->registry);
+	struct resource_memory memory;
+	int result;
+
+	if (!entry)
+		return CUSTODY_E_NO_MEMORY;
+	result = resource_take(resource, bytes, stream, &memory);
+	if (result || !memory.pointer) {
+		resource_registry_cancel(entry);
+		if (!result)
+			*pointer = NULL;
+		return result;
+	}
+	*pointer = memory.pointer;
+	memory.bytes = bytes;
+	resource_registry_add(&resource->registry, entry, &memory);
+	return 0;
+}
+
+int custody_resource_allocate(struct custody_resource *resource, size_t bytes,
+			      struct custody_stream *stream, void **pointer)
+{
+	struct library_call call;
+	int error = pointer ? resource_enter(&call, resource) :
+			      error_say(CUSTODY_E_INVALID, "where to put the pointer is NULL");
+
+	return error ? error : library_leave(&call, allocate(resource, bytes, stream, pointer));
+}
+
+static int say_not_freed(int error, const void *pointer, size_t bytes, size_t known)
+{
+	switch (error) {
+	case CUSTODY_E_UNKNOWN:
+		return error_say(error, "%p is no memory that this resource has allocated, or it "
+				 "is a buffer's", pointer);
+	case CUSTODY_E_MISMATCH:
+		return error_say(error, "%p has %zu bytes, not %zu", pointer, known, bytes);
+	default:
+		return error_say(error, "%p, of %zu bytes, was freed before", pointer, bytes);
+	}
+}
+
+static int deallocate(struct custody_resource *resource, void *pointer, size_t bytes,
+		      struct custody_stream *stream)
+{
+	const struct resource_uses uses = { .stream = stream };
+	struct resource_memory memory = { 0 };
+	int result = resource_registry_take(&resource->registry, pointer, bytes, &memory);
+
+	if (result)
+		return say_not_freed(result, pointer, bytes, memory.bytes);
+	result = resource_give(resource, &memory, &uses);
+	if (result)
+		resource_registry_put_back(&resource->registry, &memory);
+	return result;
+}
+
+int custody_resource_deallocate(struct custody_resource *resource, void *pointer, size_t bytes,
+				struct custody_stream *stream)
+{
+	struct library_call call;
+	int error = resource_enter(&call, resource);
+
+	if (error)
+		return error;
+	return library_leave(&call, pointer ? deallocate(resource, pointer, bytes, stream) : 0);
+}
+
+/* ------------------------------------------------------------ what it is */
+
+int custody_resource_info(struct custody_resource *resource, struct custody_resource_info *info)
+{
+	struct library_call call;
+	int error;
+
+	if (!resource || !info)
+		return error_say(CUSTODY_E_INVALID, "the resource, or where to put what it is, "
+				 "is NULL");
+	error = library_enter(&call);
+	if (error)
+		return error;
+	return library_leave(&call, library_fill(info, &resource->facts,
+						 sizeof(resource->facts)));
+}
+
+struct custody_context *custody_resource_context(struct custody_resource *resource)
+{
+	return resource ? resource->object.context : NULL;
+}
