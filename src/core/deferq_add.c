@@ -229,6 +229,7 @@ void deferq_add_keep_limits(struct deferq *queue, enum queue_kind kind,
 	struct pass pass = { .queue = queue, .report = report, .cause = standing->cause };
 
 	pass.is_wanted[kind] = true;
+	pass.has_waited = standing->does_wait;
 	pass.takes_back = standing->does_wait || standing->is_heaped;
 	pass.is_patient = standing->does_wait && standing->is_crowded;
 	if (!standing->does_wait && standing->cause != RELEASE_SCOPE)

@@ -86,12 +86,15 @@ static bool plain_works(struct pass *pass)
 	return atomic_load(&queue->plain) == PLAIN_WORKS;
 }
 
-/* A moment at which the driver has nothing to wait for. */
-static bool may_wait(struct pass *pass)
+/*
+ * A moment at which the driver has nothing to wait for; but one who has waited for
+ * a free of his own is not to wait for what others have put off, should there be.
+ */
+static bool may_wait(struct pass *pass, const struct deferq_item *item)
 {
 	struct deferq *queue = pass->queue;
 
-	if (!is_idle(pass))
+	if ((pass->has_waited && item->kind != DEFERQ_STUBBORN) || !is_idle(pass))
 		return false;
 	if (queue->leftover)
 		deferq_driver()->mem_free(queue->leftover);
@@ -107,9 +110,9 @@ static bool may_release(struct pass *pass, struct deferq_item *item)
 		return true;
 	case DEFERQ_MEMORY:
 		item->is_issued = plain_works(pass);
-		return item->is_issued || may_wait(pass);
+		return item->is_issued || may_wait(pass, item);
 	default:
-		return may_wait(pass);
+		return may_wait(pass, item);
 	}
 }
 

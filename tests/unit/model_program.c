@@ -9,6 +9,7 @@
 #include <string.h>
 
 struct deferq_settings program_settings;
+_Thread_local bool program_is_nowait;
 _Thread_local CUresult program_result;
 _Thread_local uint64_t program_waited;
 
@@ -167,7 +168,8 @@ enum deferq_answer program_free(uint64_t handle)
 {
 	enum deferq_kind kind = model_kind(handle);
 	struct deferq_item item = { .handle = handle, .bytes = model_bytes(handle),
-				    .kind = (uint8_t)kind, .caller = program_free };
+				    .kind = (uint8_t)kind, .caller = program_free,
+				    .is_nowait = program_is_nowait };
 	struct deferq_report report = { 0 };
 	enum deferq_answer answer;
 	enum block_space space;

@@ -52,6 +52,9 @@ bool program_all_released(uint64_t first, int count);
 void program_begin_capture(void);
 void program_end_capture(void);
 
+/* Whether frees of this thread say that they do not wait, as those of the library. */
+extern _Thread_local bool program_is_nowait;
+
 /* What the last free of this thread was answered. */
 extern _Thread_local CUresult program_result;
 extern _Thread_local uint64_t program_waited;
