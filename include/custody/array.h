@@ -5,8 +5,8 @@
  * An array holds a reference on its buffer; views (slices, reshapes, fields) hold one
  * on the same buffer.  Sizes are in elements, strides in bytes and may be 0 or
  * negative where that is said.  An array may be bound to a stream, which its copies then
- * use where none is given.  Any thread; one array is not destroyed while another thread
- * works with it.
+ * use where none is given, and which lives as long as the array.  Any thread; one array
+ * is not destroyed while another thread works with it.
  */
 #ifndef CUSTODY_ARRAY_H
 #define CUSTODY_ARRAY_H
@@ -63,7 +63,10 @@ struct custody_layout {
 	struct custody_type type; /* item_bytes 0: float64, as documented */
 };
 
-/* Elements, their bytes, and the bytes from the first to behind the last. */
+/*
+ * Elements, their bytes, and the bytes from the lowest to behind the highest.  Of what is
+ * no layout 0 and false, and custody_error_detail() says why.
+ */
 CUSTODY_API size_t custody_layout_count(const struct custody_layout *layout);
 CUSTODY_API size_t custody_layout_bytes(const struct custody_layout *layout);
 CUSTODY_API size_t custody_layout_extent(const struct custody_layout *layout);
@@ -97,19 +100,25 @@ CUSTODY_API int custody_array_create_like(struct custody_context *context,
 					  struct custody_stream *stream,
 					  struct custody_array **array);
 
-/* Memory that is there already, from `offset` of a buffer on; CUSTODY_E_BOUNDS beyond it. */
+/*
+ * Memory that is there already: the first element is at `offset` of a buffer, elements
+ * beyond either end of that are CUSTODY_E_BOUNDS.
+ */
 CUSTODY_API int custody_array_over(struct custody_buffer *buffer, size_t offset,
 				   const struct custody_layout *layout,
 				   struct custody_stream *stream, struct custody_array **array);
 
-/* Frees the array, and its memory if no other array or caller holds the buffer. */
+/*
+ * Frees the array, and its memory if no other array or caller holds the buffer; NULL is
+ * fine.  CUSTODY_E_CAPTURING: not now, nothing was done.
+ */
 CUSTODY_API int custody_array_destroy(struct custody_array *array);
 
 /*
  * An array like host memory, with a copy of it unless `copy` is false.  The source is
  * one block in C or F order, after axes of stride 0, else CUSTODY_E_NEEDS_COPY.
- * `into`, which may be NULL: an array that takes the copy and is returned.
- * Documented: cuda.to_device().
+ * `into`, which may be NULL: an array that takes the copy, as with
+ * custody_array_copy_from_host(), and is returned itself.  Documented: cuda.to_device().
  */
 CUSTODY_API int custody_array_to_device(struct custody_context *context, const void *host,
 					const struct custody_layout *layout,
@@ -118,9 +127,10 @@ CUSTODY_API int custody_array_to_device(struct custody_context *context, const v
 
 /*
  * Copy to host memory of the same type and, axes of one element aside, the same shape
- * and strides, else CUSTODY_E_MISMATCH; `layout` NULL: as the array's own, whose extent is
- * copied.  Negative strides: CUSTODY_E_UNSUPPORTED.  With a stream, given or bound,
- * the copy may be under way on return.  Documented: copy_to_host().
+ * and strides, else CUSTODY_E_MISMATCH; `layout` NULL: as the array's own.  The whole
+ * extent is copied, with what lies between the elements.  Negative strides:
+ * CUSTODY_E_UNSUPPORTED.  With a stream, given or bound, the copy may be under way on
+ * return.  Documented: copy_to_host().
  */
 CUSTODY_API int custody_array_copy_to_host(struct custody_array *array, void *host,
 					   const struct custody_layout *layout,
@@ -131,11 +141,15 @@ CUSTODY_API int custody_array_copy_to_new_host(struct custody_array *array, void
 					       struct custody_stream *stream);
 
 /*
- * Copy into the array, which is contiguous (else CUSTODY_E_NEEDS_COPY): from another
- * array, contiguous too and of the same type and shape; or from host memory in any
- * order, reordered on the way if need be.  What is copied from stays the caller's and
- * may be changed on return unless it is page-locked or a stream is used.  Nothing
- * happens for no elements.  Documented: copy_to_device().
+ * Copy into the array, which is contiguous but for what it repeats (else
+ * CUSTODY_E_NEEDS_COPY): from another array, contiguous too, of the same type, shape and
+ * order (else CUSTODY_E_MISMATCH), which may be on another device; or from host memory
+ * of the same type and shape in any order (NULL: the array's own), reordered on the way
+ * if need be, though not while the stream is capturing.  What is copied from stays the
+ * caller's, to be changed on return if no stream was given or bound; with one not before
+ * the stream has passed.  Without a stream of the target's, that of the source is used.
+ * A source of no elements is no error whatever the target is, and nothing happens.
+ * Documented: copy_to_device().
  */
 CUSTODY_API int custody_array_copy(struct custody_array *target, struct custody_array *source,
 				   struct custody_stream *stream);
@@ -149,6 +163,8 @@ CUSTODY_API size_t custody_array_nbytes(const struct custody_array *array);	/* o
 CUSTODY_API size_t custody_array_alloc_bytes(const struct custody_array *array); /* its extent */
 CUSTODY_API bool custody_array_is_c_contiguous(const struct custody_array *array);
 CUSTODY_API bool custody_array_is_f_contiguous(const struct custody_array *array);
+/* Whether it came from others as such: writing to it is CUSTODY_E_INVALID. */
+CUSTODY_API bool custody_array_is_read_only(const struct custody_array *array);
 
 /* Of the first element; NULL: no memory, not reachable, closed or stale. */
 CUSTODY_API void *custody_array_pointer(const struct custody_array *array);
@@ -167,8 +183,8 @@ CUSTODY_API int custody_array_ravel(struct custody_array *array, enum custody_or
 				    struct custody_array **view);
 /*
  * Another shape of as many elements; one size may be CUSTODY_REST, for what is left.  The order
- * in which elements are counted must be the array's own, else CUSTODY_E_NEEDS_COPY.
- * Documented: reshape().
+ * in which elements are counted must be the array's own, else CUSTODY_E_NEEDS_COPY; the
+ * same shape always works.  Documented: reshape().
  */
 #define CUSTODY_REST ((size_t)-1)
 CUSTODY_API int custody_array_reshape(struct custody_array *array, int ndim, const size_t *shape,
@@ -181,7 +197,10 @@ CUSTODY_API int custody_array_split_count(const struct custody_array *array, siz
 					  size_t *count);
 CUSTODY_API int custody_array_split(struct custody_array *array, size_t section, size_t part,
 				    struct custody_array **view);
-/* Elements from, from + step, ... before `to` of one axis; step is not 0 and may be negative. */
+/*
+ * Elements from, from + step, ... before `to` of one axis; step is not 0 and may be
+ * negative.  `to` CUSTODY_REST: to the end that lies in the direction of the step.
+ */
 CUSTODY_API int custody_array_slice(struct custody_array *array, int axis, size_t from, size_t to,
 				    ptrdiff_t step, struct custody_array **view);
 /* The i-th of one axis, which is gone then. */
@@ -205,8 +224,10 @@ CUSTODY_API int custody_array_field(struct custody_array *array,
 				    const char *name, struct custody_array **view);
 
 /*
- * One element, by its index on each axis; setitem with a value repeats it over all
- * elements of a contiguous array of 1, 2, 4 or 8 bytes (as documented for a[:] = v).
+ * One element, by its index on each axis.  Fill repeats a value over all elements of a
+ * contiguous array of any type, as a[:] = v does; elements that are not 1, 2, 4 or 8
+ * bytes are not filled while the stream is capturing.  `value` may be changed on return,
+ * except that of get, which is there when the stream has passed.
  */
 CUSTODY_API int custody_array_get(struct custody_array *array, const size_t *index, void *value,
 				  struct custody_stream *stream);

@@ -70,7 +70,9 @@ struct custody_dlpack_versioned {
 /*
  * The array as a tensor that holds a reference on its buffer until its deleter is
  * called, from any thread.  Where the consumer works on another stream (NULL: the legacy
- * default one), that stream waits for the array's.  Records are CUSTODY_E_UNSUPPORTED.
+ * default one), that stream waits for the array's; where the host reaches the memory and
+ * no consumer's stream is given, the host does.  Records are CUSTODY_E_UNSUPPORTED, and
+ * so are strides that are no whole number of elements, and read-only arrays in the old form.
  */
 CUSTODY_API int custody_array_to_dlpack(struct custody_array *array,
 					struct custody_stream *consumer,
@@ -86,7 +88,8 @@ CUSTODY_API int custody_buffer_to_dlpack(struct custody_buffer *buffer,
 /*
  * An array over somebody's tensor; its deleter is called when the array's buffer is closed, and
  * not where this fails: the tensor is the caller's then.  A major version other than 1,
- * and devices that are not CUDA's or the host's, are CUSTODY_E_UNSUPPORTED.
+ * and devices that are not CUDA's or the host's, are CUSTODY_E_UNSUPPORTED; a tensor on
+ * another device than the context's is CUSTODY_E_MISMATCH.
  * `stream`: what the array is bound to, and on which the contents are ready.
  */
 CUSTODY_API int custody_array_from_dlpack(struct custody_context *context,

@@ -4,7 +4,8 @@
  *
  * Registrations are undone at once, never queued.  Ranges must not overlap one that is
  * registered, through libcustody or, as the driver tells, otherwise.  Where one of several
- * ranges cannot be registered, those before it are undone in reverse order.  Any thread.
+ * ranges cannot be registered, those before it are undone in reverse order.  Ranges of 0
+ * bytes are passed over.  Any thread.
  */
 #ifndef CUSTODY_HOST_H
 #define CUSTODY_HOST_H
@@ -27,6 +28,7 @@ struct custody_range {
  * Page-lock ranges until the end.  `flags`: enum custody_host_flags, PORTABLE, READ_ONLY
  * and IO_MEMORY of them.  The end waits for copies of this library that use the ranges,
  * then unregisters, latest first; it goes on where one fails and returns the first error.
+ * CUSTODY_E_CAPTURING: not while a capture is live; the scope is still open.
  * Documented: with cuda.pinned(*arrays).
  */
 CUSTODY_API int custody_pin_begin(struct custody_context *context,
@@ -36,8 +38,8 @@ CUSTODY_API int custody_pin_end(struct custody_pin *pin);
 
 /*
  * The same, mapped into the device: an array for each range, with the given layouts
- * (NULL: bytes), bound to `stream`.  The arrays are the scope's: they are stale once
- * it has ended and are destroyed by it, but for views that the caller made of them.
+ * (NULL: bytes), bound to `stream`.  The arrays are the scope's, and are destroyed with
+ * it; views that the caller made of them stay his, but are CUSTODY_E_CLOSED from then on.
  * Documented: with cuda.mapped(*arrays, stream).
  */
 CUSTODY_API int custody_map_begin(struct custody_context *context,
