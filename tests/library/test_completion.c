@@ -329,7 +329,8 @@ static void ask_late(void)
 	if (custody_completion_wait(late, -1) != CUSTODY_E_EXITING)
 		_exit(3);
 	custody_completion_destroy(late);
-	if (custody_stream_destroy(stream) || custody_stream_synchronize(stream) >= 0)
+	if (custody_stream_synchronize(stream) != CUSTODY_E_EXITING ||
+	    custody_stream_destroy(stream))
 		_exit(4);
 }
 
@@ -356,7 +357,7 @@ START_TEST(destroying_at_exit_called_a_driver_that_had_ended)
 	char text[65536], *end;
 
 	if (fixture_run("ask at exit", settings, text, sizeof(text)))
-		ck_abort_msg("%s", text);
+		ck_abort_msg("%.2000s", text);
 	end = strstr(text, "at exit");
 	ck_assert_ptr_nonnull(end);
 	ck_assert_uint_eq(fixture_count(end, NULL), 0);
