@@ -80,7 +80,8 @@ unsigned int fixture_count(char *text, const char *symbol);
 /*
  * A story is told by a process that runs this program anew: for what needs a life of
  * its own, as exit, fork, other settings or another process.  Its exit status is the
- * return value.
+ * return value, and 1 where a check has failed.  After its return checks are made by
+ * story_check() alone.
  */
 struct fixture_story {
 	const char *name;
@@ -96,7 +97,7 @@ extern const struct fixture_story fixture_stories[];
  */
 int fixture_run(const char *story, const char *const *settings, char *text, size_t bytes);
 
-/* In a story: as an assertion; ends the process with status 1 and a sentence. */
+/* As an assertion, at any time; ends the process with status 1 and a sentence. */
 #define story_check(condition) fixture_story_check((condition), #condition, __LINE__)
 void fixture_story_check(bool holds, const char *what, int line);
 

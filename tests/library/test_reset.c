@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How contexts end: resets, shutdown, and contexts that are the program's own. */
+#include "fixture.h"
+
+#include <pthread.h>
+
+static void begin(void)
+{
+	setenv("SIMCUDA_DEVICES", "2", 1);
+	fixture_watch();
+}
+
+static CUcontext current_handle(void)
+{
+	CUcontext handle = NULL;
+
+	ck_cu(cuCtxGetCurrent(&handle));
+	return handle;
+}
+
+static bool is_active(int device)
+{
+	unsigned int flags;
+	int active = -1;
+
+	ck_cu(cuDevicePrimaryCtxGetState(device, &flags, &active));
+	return active;
+}
+
+static struct custody_stream *new_stream(struct custody_context *context)
+{
+	struct custody_stream *stream;
+
+	ck_ok(custody_stream_create(context, NULL, &stream));
+	return stream;
+}
+
+static struct custody_event *new_event(struct custody_context *context)
+{
+	struct custody_event *event;
+
+	ck_ok(custody_event_create(context, NULL, &event));
+	return event;
+}
+
+/* ------------------------------------------------------------------ reset of a context */
+
+START_TEST(reset_releases_what_is_pending)
+{
+	struct custody_context *context = fixture_context(0);
+	CUdeviceptr block = fixture_allocate(context, MIB);
+
+	fixture_free(context, block);
+	ck_ok(custody_event_destroy(new_event(context)));
+	ck_assert_uint_eq(fixture_pending_count(context), 2);
+	ck_ok(custody_context_reset(context));
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+	ck_assert_uint_eq(fixture_calls("cuDevicePrimaryCtxReset_v2"), 0);
+	ck_assert(is_active(0));
+}
+END_TEST
+
+START_TEST(reset_ends_what_is_alive)
+{
+	struct custody_context *context = fixture_context(0);
+	size_t before;
+
+	ck_ok(custody_context_reset(context));
+	before = fixture_free_bytes(context);
+	new_stream(context);
+	new_event(context);
+	fixture_forget();
+	ck_ok(custody_context_reset(context));
+	ck_assert_uint_ge(fixture_calls("cuStreamDestroy_v2"), 1);
+	ck_assert_uint_ge(fixture_calls("cuEventDestroy_v2"), 1);
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+	ck_assert_uint_eq(fixture_free_bytes(context), before);
+}
+END_TEST
+
+static char order[8];
+
+static void note_release(void *owner, struct custody_stream *stream)
+{
+	(void)stream;
+	strcat(order, owner);
+}
+
+START_TEST(reset_goes_from_the_newest_to_the_oldest)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_buffer *buffers[3];
+	char names[3][2] = { "a", "b", "c" };
+
+	for (int i = 0; i < 3; i++)
+		ck_ok(custody_buffer_wrap(context, &order, 1, note_release, names[i], &buffers[i]));
+	ck_ok(custody_context_reset(context));
+	ck_assert_str_eq(order, "cba");
+	for (int i = 0; i < 3; i++)
+		ck_ok(custody_buffer_release(buffers[i]));
+	ck_assert_str_eq(order, "cba");
+}
+END_TEST
+
+START_TEST(use_after_a_reset_is_stale)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream = new_stream(context);
+	struct custody_event *event = new_event(context);
+
+	ck_ok(custody_context_reset(context));
+	fixture_forget();
+	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
+	ck_is(custody_event_record(event, NULL), CUSTODY_E_STALE);
+	ck_assert_uint_gt(strlen(custody_error_detail()), 0);
+	ck_ok(custody_stream_destroy(stream));
+	ck_ok(custody_event_destroy(event));
+	ck_assert_uint_eq(fixture_calls(NULL), 0);
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+}
+END_TEST
+
+START_TEST(open_scope_does_not_hold_up_a_reset)
+{
+	struct custody_context *context = fixture_context(0);
+
+	ck_ok(custody_defer_begin(context));
+	fixture_free_some(context, 20, KIB);
+	new_stream(context);
+	ck_ok(custody_context_reset(context));
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+	fixture_free_some(context, 20, KIB);
+	ck_assert_uint_eq(fixture_pending_count(context), 20);
+	ck_ok(custody_defer_end(context, CUSTODY_LEAVE_IF_OVER));
+}
+END_TEST
+
+START_TEST(context_is_good_for_more_after_a_reset)
+{
+	struct custody_context *context = fixture_context(0);
+
+	ck_ok(custody_context_reset(context));
+	ck_ok(custody_context_reset(context));
+	ck_ok(custody_stream_synchronize(new_stream(context)));
+	ck_assert_ptr_eq(fixture_context(0), context);
+}
+END_TEST
+
+START_TEST(reset_of_one_device_leaves_the_other_alone)
+{
+	struct custody_context *second = fixture_context(1);
+	struct custody_stream *stream = new_stream(second);
+
+	ck_ok(custody_context_reset(fixture_context(0)));
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_ok(custody_stream_synchronize(stream));
+}
+END_TEST
+
+/* ------------------------------------------------------------------ reset of a device */
+
+START_TEST(device_reset_ends_the_context_and_the_next_use_makes_one)
+{
+	struct custody_context *context = fixture_context(0);
+
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_assert(!is_active(0));
+	ck_assert_ptr_null(custody_context_handle(context));
+	ck_ok(custody_context_synchronize(context));
+	ck_assert(is_active(0));
+	ck_assert_ptr_nonnull(custody_context_handle(context));
+}
+END_TEST
+
+/* The driver gives the next context the handle of the one before. */
+START_TEST(segfault_after_a_reset_because_the_handle_is_reused)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream = new_stream(context);
+	CUcontext before = custody_context_handle(context);
+
+	fixture_free_some(context, 5, KIB);
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_ok(custody_context_synchronize(context));
+	ck_assert_ptr_eq(custody_context_handle(context), before);
+	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
+	ck_ok(custody_stream_destroy(stream));
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+	fixture_free_some(context, 11, KIB);
+	ck_ok(custody_context_synchronize(context));
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+}
+END_TEST
+
+START_TEST(device_reset_with_the_context_current_leaves_the_thread_at_work)
+{
+	struct custody_context *context;
+
+	ck_ok(custody_context_current(0, &context));
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_ok(custody_context_current(-1, &context));
+	ck_ok(custody_stream_synchronize(new_stream(context)));
+	ck_assert_ptr_eq(current_handle(), custody_context_handle(context));
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_ok(custody_synchronize());
+}
+END_TEST
+
+START_TEST(device_reset_ends_scopes_too)
+{
+	struct custody_context *context = fixture_context(0);
+
+	ck_ok(custody_defer_begin(context));
+	ck_ok(custody_device_reset(fixture_device(0)));
+	fixture_free_some(context, 11, KIB);
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+	ck_is(custody_defer_end(context, CUSTODY_LEAVE_IF_OVER), CUSTODY_E_INVALID);
+}
+END_TEST
+
+START_TEST(device_that_was_never_used_can_be_reset)
+{
+	ck_ok(custody_device_reset(fixture_device(1)));
+	ck_assert(!is_active(1));
+}
+END_TEST
+
+START_TEST(device_reset_helps_after_a_fault)
+{
+	struct custody_context *context;
+	struct custody_stream *stream;
+
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	context = fixture_context(0);
+	stream = new_stream(context);
+	ck_ok(custody_context_push(context));
+	ck_cu_is(cuStreamQuery(custody_stream_handle(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_is(custody_context_synchronize(context), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_ok(custody_context_synchronize(context));
+	ck_ok(custody_stream_destroy(stream));
+}
+END_TEST
+
+/* ------------------------------------------------------------------ behind our back */
+
+START_TEST(reset_by_the_program_itself_makes_all_stale_once_it_is_met)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream = new_stream(context);
+
+	fixture_free_some(context, 5, KIB);
+	ck_cu(cuDevicePrimaryCtxReset(0));
+	ck_is(custody_context_synchronize(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_ok(custody_context_synchronize(context));
+	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
+	ck_ok(custody_stream_destroy(stream));
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+	ck_ok(custody_shutdown());
+	ck_assert(!is_active(0));
+}
+END_TEST
+
+START_TEST(context_that_the_program_retains_survives_a_shutdown)
+{
+	struct custody_context *context = fixture_context(0);
+	CUcontext handle;
+
+	ck_cu(cuDevicePrimaryCtxRetain(&handle, 0));
+	ck_assert_ptr_eq(handle, custody_context_handle(context));
+	ck_ok(custody_shutdown());
+	ck_assert(is_active(0));
+	ck_cu(cuDevicePrimaryCtxRelease(0));
+	ck_assert(!is_active(0));
+}
+END_TEST
+
+/* ------------------------------------------------------------------ shutdown */
+
+START_TEST(shutdown_gives_back_every_context_and_pops_its_own)
+{
+	fixture_context(0);
+	ck_ok(custody_device_select(0, NULL));
+	ck_ok(custody_device_begin(fixture_device(1)));
+	ck_ok(custody_shutdown());
+	ck_assert(!is_active(0));
+	ck_assert(!is_active(1));
+	ck_assert_ptr_null(current_handle());
+}
+END_TEST
+
+START_TEST(shutdown_leaves_current_what_the_program_has_pushed)
+{
+	CUcontext mine;
+
+	ck_cu(cuInit(0));
+	ck_cu(cuCtxCreate(&mine, NULL, 0, 0));
+	fixture_context(0);
+	ck_ok(custody_shutdown());
+	ck_assert_ptr_eq(current_handle(), mine);
+	ck_cu(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(use_after_a_shutdown_begins_anew)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream = new_stream(context);
+
+	ck_ok(custody_shutdown());
+	ck_ok(custody_shutdown());
+	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
+	ck_assert(!is_active(0));
+	ck_ok(custody_stream_synchronize(new_stream(context)));
+	ck_assert(is_active(0));
+	ck_ok(custody_stream_destroy(stream));
+	ck_ok(custody_shutdown());
+	ck_assert(!is_active(0));
+}
+END_TEST
+
+static void *shut_down(void *argument)
+{
+	(void)argument;
+	ck_ok(custody_shutdown());
+	return NULL;
+}
+
+/* In the documented one, any but the thread that began does not destroy anything. */
+START_TEST(shutdown_works_from_any_thread)
+{
+	pthread_t thread;
+
+	fixture_context(0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, shut_down, NULL), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert(!is_active(0));
+}
+END_TEST
+
+START_TEST(shutdown_before_any_use_calls_no_driver)
+{
+	ck_ok(custody_shutdown());
+	ck_assert_uint_eq(fixture_calls(NULL), 0);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ contexts of the program */
+
+static CUcontext make(int device)
+{
+	CUcontext handle, popped;
+
+	ck_cu(cuInit(0));
+	ck_cu(cuCtxCreate(&handle, NULL, 0, device));
+	ck_cu(cuCtxPopCurrent(&popped));
+	return handle;
+}
+
+static struct custody_context *wrap(CUcontext handle)
+{
+	struct custody_context *context = NULL;
+
+	ck_ok(custody_context_wrap(handle, &context));
+	return context;
+}
+
+START_TEST(wrapped_context_is_worked_in)
+{
+	CUcontext handle = make(1), owner;
+	struct custody_context *context = wrap(handle);
+	struct custody_stream *stream = new_stream(context);
+
+	ck_assert_ptr_eq(custody_context_handle(context), handle);
+	ck_assert_ptr_eq(custody_context_device(context), fixture_device(1));
+	ck_cu(cuStreamGetCtx(custody_stream_handle(stream), &owner));
+	ck_assert_ptr_eq(owner, handle);
+	ck_assert_ptr_null(current_handle());
+	fixture_free_some(context, 11, KIB);
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+}
+END_TEST
+
+START_TEST(context_wrapped_twice_is_one)
+{
+	CUcontext handle = make(0);
+	struct custody_context *context = wrap(handle);
+
+	ck_assert_ptr_eq(wrap(handle), context);
+	ck_assert_ptr_ne(context, fixture_context(0));
+}
+END_TEST
+
+START_TEST(primary_context_wrapped_is_that_of_the_device)
+{
+	CUcontext handle;
+
+	ck_cu(cuInit(0));
+	ck_cu(cuDevicePrimaryCtxRetain(&handle, 1));
+	ck_assert_ptr_eq(wrap(handle), fixture_context(1));
+	ck_is(custody_context_unwrap(fixture_context(1)), CUSTODY_E_INVALID);
+	ck_ok(custody_context_unwrap(NULL));
+}
+END_TEST
+
+START_TEST(unwrapping_releases_and_makes_stale)
+{
+	CUcontext handle = make(0);
+	struct custody_context *context = wrap(handle);
+	struct custody_stream *stream = new_stream(context);
+
+	fixture_free_some(context, 5, KIB);
+	ck_ok(custody_context_unwrap(context));
+	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
+	ck_is(custody_context_synchronize(context), CUSTODY_E_STALE);
+	ck_is(custody_context_unwrap(context), CUSTODY_E_CLOSED);
+	ck_ok(custody_stream_destroy(stream));
+	ck_cu(cuCtxDestroy(handle));
+}
+END_TEST
+
+/* The next context may have the handle of one that is gone. */
+START_TEST(new_context_under_an_old_handle_is_another)
+{
+	CUcontext first, second;
+	struct custody_context *before, *after;
+
+	setenv("SIMCUDA_QUARANTINE", "0", 1);
+	first = make(0);
+	before = wrap(first);
+	fixture_free_some(before, 11, KIB);
+	ck_ok(custody_context_unwrap(before));
+	ck_cu(cuCtxDestroy(first));
+	second = make(0);
+	after = wrap(second);
+	ck_assert_ptr_ne(after, before);
+	fixture_free_some(after, 11, KIB);
+	ck_ok(custody_event_destroy(new_event(after)));
+	ck_ok(custody_flush(after, true));
+	ck_assert_uint_eq(fixture_pending_count(after), 0);
+	ck_is(custody_context_synchronize(before), CUSTODY_E_STALE);
+}
+END_TEST
+
+START_TEST(context_destroyed_without_unwrapping_is_stale)
+{
+	CUcontext handle = make(0);
+	struct custody_context *context = wrap(handle);
+	struct custody_stream *stream = new_stream(context);
+	CUresult (*destroy)(CUcontext handle);
+
+	*(void **)&destroy = custody_driver_function("cuCtxDestroy_v2");
+	ck_cu(destroy(handle));
+	ck_is(custody_context_synchronize(context), CUSTODY_E_STALE);
+	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
+	ck_ok(custody_stream_destroy(stream));
+	ck_ok(custody_context_unwrap(context));
+}
+END_TEST
+
+START_TEST(handle_that_is_no_context_is_refused)
+{
+	struct custody_context *context = NULL;
+	CUcontext handle;
+
+	setenv("SIMCUDA_STRICT", "0", 1);
+	handle = make(0);
+	ck_cu(cuCtxDestroy(handle));
+	ck_assert_int_gt(custody_context_wrap(handle, &context), 0);
+	ck_assert_ptr_null(context);
+	ck_assert_ptr_null(current_handle());
+}
+END_TEST
+
+START_TEST(shutdown_resets_wrapped_contexts_and_leaves_them_to_the_program)
+{
+	CUcontext handle = make(0);
+	struct custody_context *context = wrap(handle);
+	struct custody_stream *stream = new_stream(context);
+
+	ck_ok(custody_shutdown());
+	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
+	ck_ok(custody_context_synchronize(context));
+	ck_ok(custody_context_unwrap(context));
+	ck_cu(cuCtxDestroy(handle));
+}
+END_TEST
+
+static TCase *reset_case(void)
+{
+	TCase *rules = tcase_create("reset");
+
+	tcase_add_checked_fixture(rules, begin, NULL);
+	tcase_add_test(rules, reset_releases_what_is_pending);
+	tcase_add_test(rules, reset_ends_what_is_alive);
+	tcase_add_test(rules, reset_goes_from_the_newest_to_the_oldest);
+	tcase_add_test(rules, use_after_a_reset_is_stale);
+	tcase_add_test(rules, open_scope_does_not_hold_up_a_reset);
+	tcase_add_test(rules, context_is_good_for_more_after_a_reset);
+	tcase_add_test(rules, reset_of_one_device_leaves_the_other_alone);
+	tcase_add_test(rules, device_reset_ends_the_context_and_the_next_use_makes_one);
+	tcase_add_test(rules, segfault_after_a_reset_because_the_handle_is_reused);
+	tcase_add_test(rules, device_reset_with_the_context_current_leaves_the_thread_at_work);
+	tcase_add_test(rules, device_reset_ends_scopes_too);
+	tcase_add_test(rules, device_that_was_never_used_can_be_reset);
+	tcase_add_test(rules, device_reset_helps_after_a_fault);
+	tcase_add_test(rules, reset_by_the_program_itself_makes_all_stale_once_it_is_met);
+	return rules;
+}
+
+static TCase *shutdown_case(void)
+{
+	TCase *rules = tcase_create("shutdown");
+
+	tcase_add_checked_fixture(rules, begin, NULL);
+	tcase_add_test(rules, context_that_the_program_retains_survives_a_shutdown);
+	tcase_add_test(rules, shutdown_gives_back_every_context_and_pops_its_own);
+	tcase_add_test(rules, shutdown_leaves_current_what_the_program_has_pushed);
+	tcase_add_test(rules, use_after_a_shutdown_begins_anew);
+	tcase_add_test(rules, shutdown_works_from_any_thread);
+	tcase_add_test(rules, shutdown_before_any_use_calls_no_driver);
+	return rules;
+}
+
+static TCase *wrap_case(void)
+{
+	TCase *rules = tcase_create("wrap");
+
+	tcase_add_checked_fixture(rules, begin, NULL);
+	tcase_add_test(rules, wrapped_context_is_worked_in);
+	tcase_add_test(rules, context_wrapped_twice_is_one);
+	tcase_add_test(rules, primary_context_wrapped_is_that_of_the_device);
+	tcase_add_test(rules, unwrapping_releases_and_makes_stale);
+	tcase_add_test(rules, new_context_under_an_old_handle_is_another);
+	tcase_add_test(rules, context_destroyed_without_unwrapping_is_stale);
+	tcase_add_test(rules, handle_that_is_no_context_is_refused);
+	tcase_add_test(rules, shutdown_resets_wrapped_contexts_and_leaves_them_to_the_program);
+	return rules;
+}
+
+Suite *library_suite(void)
+{
+	Suite *suite = suite_create("reset");
+
+	suite_add_tcase(suite, reset_case());
+	suite_add_tcase(suite, shutdown_case());
+	suite_add_tcase(suite, wrap_case());
+	return suite;
+}
