@@ -221,6 +221,12 @@ void deferq_revive(struct deferq *queue);
 void deferq_drop(struct deferq *queue);
 
 /*
+ * Between deferq_dying() and deferq_drop() of a context that lives on without us: the
+ * events and the stream that were made in it are destroyed.
+ */
+void deferq_part(struct deferq *queue);
+
+/*
  * Nested scopes suspend passes, those where the program waits too, but neither
  * out-of-memory nor a flush that is asked for.  Leaving the outermost one starts
  * a pass if a limit is exceeded.

@@ -30,6 +30,7 @@ struct engine_error {
 	uint64_t bytes;
 	const void *caller;
 	uint32_t context;
+	int16_t device; /* of the context, also of one that has ended */
 	uint16_t result;
 	uint8_t kind; /* enum deferq_kind */
 };
@@ -71,7 +72,8 @@ struct engine {
 
 	/*
 	 * From now on, or no longer, what this thread frees is the library's: put off
-	 * under any policy, without a wait.  Pairs do not nest.
+	 * under any policy, without a wait; and cuMemGetInfo's answer is the driver's,
+	 * without what is pending.  Pairs do not nest.
 	 */
 	void (*mark)(bool is_library);
 
@@ -80,6 +82,18 @@ struct engine {
 	 * It is never used again, other than the handle.
 	 */
 	uint32_t (*meet)(CUcontext handle, int device, bool is_primary);
+
+	/* Whether this one is not known to have died.  No driver call. */
+	bool (*is_alive)(uint32_t context);
+
+	/*
+	 * The number ends.  The context has died past the wrappers: no driver call; or it
+	 * lives and is let go, flushed before: what the queue has made in it is destroyed.
+	 * It may be met again then, by another number.  The preload sees what the program
+	 * does to its contexts, and goes on with one that is let go.
+	 */
+	void (*bury)(uint32_t context);
+	void (*part)(uint32_t context);
 
 	/*
 	 * Put a stream or an event into the queue of objects.  False: the caller destroys

@@ -171,6 +171,14 @@ void deferral_drop(uint32_t context)
 		deferq_drop(queue);
 }
 
+void deferral_part(uint32_t context)
+{
+	struct deferq *queue = deferq_find(context);
+
+	if (queue)
+		deferq_part(queue);
+}
+
 struct deferq *deferral_queue(uint32_t context)
 {
 	if (policy() == DEFERRAL_IMMEDIATE && !deferral_is_library)

@@ -57,6 +57,9 @@ void deferral_suspend(uint32_t context, bool is_certain);
 void deferral_resume(uint32_t context);
 void deferral_drop(uint32_t context);
 
+/* In between: it lives on, without us. */
+void deferral_part(uint32_t context);
+
 /* Child of fork. */
 void deferral_reset(void);
 

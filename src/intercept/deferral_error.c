@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/deferral_error.h"
+#include "core/context.h"
 #include "core/lock.h"
 
 /* Under the lock; the oldest is at `first`. */
@@ -17,6 +18,7 @@ void deferral_error_note(const struct deferq_item *item)
 			.bytes = item->bytes,
 			.caller = item->caller,
 			.context = item->context,
+			.device = (int16_t)context_device(item->context),
 			.result = item->result,
 			.kind = item->kind,
 		};

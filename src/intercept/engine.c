@@ -4,6 +4,7 @@
  * or that of a preload, of which there is one in the process then.
  */
 #include "intercept/engine.h"
+#include "core/context.h"
 #include "core/gate.h"
 #include "core/process.h"
 #include "intercept/current.h"
@@ -118,6 +119,36 @@ static uint32_t meet(CUcontext handle, int device, bool is_primary)
 	deferral_meet(number_of_handle, number, device);
 	call_end(&call);
 	return number;
+}
+
+static bool is_alive(uint32_t number)
+{
+	struct context context;
+
+	return context_get(number, &context) && !context.is_dead;
+}
+
+static void end_number(uint32_t number, bool lives_on)
+{
+	int saved_errno = errno;
+	struct call call;
+
+	if (!enter(&call, API_cuCtxGetCurrent, CALLER))
+		return;
+	hook_context_bury(&call, number, lives_on);
+	call_end(&call);
+	errno = saved_errno;
+}
+
+static void bury(uint32_t number)
+{
+	end_number(number, false);
+}
+
+static void part(uint32_t number)
+{
+	if (process_is_library())
+		end_number(number, true);
 }
 
 /* A capture of the stream would live on, and with one live nothing is released. */
@@ -313,6 +344,9 @@ static struct engine engine = {
 	.generation = ask_generation,
 	.mark = mark,
 	.meet = meet,
+	.is_alive = is_alive,
+	.bury = bury,
+	.part = part,
 	.retire = retire,
 	.suspend = suspend,
 	.resume = resume,

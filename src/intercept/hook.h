@@ -105,6 +105,7 @@ void hook_context_destroy_after(struct call *call, uint64_t handle);
 void hook_context_attach(struct call *call, uint64_t handle);
 void hook_context_detach_before(struct call *call, uint64_t handle);
 void hook_context_detach_after(struct call *call, uint64_t handle);
+void hook_context_bury(struct call *call, uint32_t number, bool is_alive); /* see core/engine.h */
 void hook_context_set_current(struct call *call, uint64_t handle);
 void hook_context_pop_current(struct call *call, uint64_t handle);
 void hook_context_get_current(struct call *call, uint64_t handle);

@@ -5,6 +5,7 @@
  * destroyed it, another thread may be given the same handle for a new one.
  */
 #include "core/context.h"
+#include "core/process.h"
 #include "intercept/capture.h"
 #include "intercept/current.h"
 #include "intercept/deferral.h"
@@ -74,10 +75,13 @@ static void expect_death(struct call *call, uint64_t handle, bool is_certain)
 	expect(call, context_find(handle, &context) ? context.number : 0, is_certain);
 }
 
-/* From now on the driver answers, until the process ends. */
+/*
+ * From now on the driver answers, until the process ends.  A program that is linked
+ * with libcustody may end contexts that we know without our seeing it.
+ */
 void hook_context_init(struct call *call)
 {
-	if (call->result == CUDA_SUCCESS)
+	if (call->result == CUDA_SUCCESS && !process_is_library())
 		reading_arm_exit();
 	hook_operation(call, 0, 0, 0, STREAM_NONE);
 	if (call->result == CUDA_SUCCESS)
@@ -110,6 +114,21 @@ void hook_context_destroy_after(struct call *call, uint64_t handle)
 	hook_operation(call, handle, 0, 0, STREAM_NONE);
 	if (call->result == CUDA_SUCCESS)
 		end_context(call, handle, RELEASE_CONTEXT);
+	spare();
+}
+
+void hook_context_bury(struct call *call, uint32_t number, bool is_alive)
+{
+	struct context context;
+
+	if (!context_get(number, &context) || context.is_dead)
+		return;
+	dying = number;
+	deferral_suspend(number, is_alive);
+	context_close(number);
+	if (is_alive)
+		deferral_part(number);
+	end_context(call, context.handle, RELEASE_CONTEXT);
 	spare();
 }
 

@@ -14,10 +14,10 @@
 #include <limits.h>
 #include <string.h>
 
-/* CUSTODY_MEMINFO=driver: the answer is the driver's alone. */
+/* CUSTODY_MEMINFO=driver: the answer is the driver's alone, as always for the library. */
 static bool counts_pending(void)
 {
-	return deferral_is_on() && deferq_has_pending(-1) &&
+	return deferral_is_on() && !deferral_is_library && deferq_has_pending(-1) &&
 	       strcmp(option_text(OPTION_MEMINFO), "driver");
 }
 

@@ -256,6 +256,7 @@ START_TEST(the_first_release_that_fails_is_told)
 	ck_assert_uint_eq(errors[0].handle, 0x1000);
 	ck_assert_uint_eq(errors[1].handle, 0x1001);
 	ck_assert_uint_eq(errors[1].context, context);
+	ck_assert_int_eq(errors[1].device, 0);
 	ck_assert_int_eq(errors[1].result, CUDA_ERROR_INVALID_HANDLE);
 	ck_assert_int_eq(errors[1].kind, DEFERQ_STREAM);
 	ck_assert_ptr_eq(errors[1].caller, (const void *)retire_some);
@@ -379,6 +380,29 @@ START_TEST(a_context_has_one_number)
 	ck_assert_uint_ne(other, 0);
 	ck_assert_uint_ne(other, context);
 	ck_assert_ptr_nonnull(deferq_find(other));
+}
+END_TEST
+
+START_TEST(a_number_ends_with_its_context)
+{
+	uint64_t destroyed = fake_calls(API_cuStreamDestroy_v2);
+	CUdeviceptr address;
+
+	ck_assert(engine->is_alive(context));
+	ck_assert(!engine->is_alive(0));
+	ck_assert(!engine->is_alive(context + 1));
+	address = free_new(1);
+	engine->part(context); /* of a preload it stays */
+	ck_assert(engine->is_alive(context));
+	engine->bury(context);
+	ck_assert(!engine->is_alive(context));
+	ck_assert(!engine->retire(context, DEFERQ_EVENT, 0x100, NULL));
+	ck_assert_uint_eq(fake_calls(API_cuStreamDestroy_v2), destroyed);
+	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2) + fake_calls(API_cuMemFreeAsync), 0);
+	ck_assert_uint_eq(atomic_load(&pending_total), 0);
+	ck_assert_uint_ne(engine->meet(fake_context, 0, false), context);
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS); /* it is the driver's to answer */
+	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 1);
 }
 END_TEST
 
@@ -600,6 +624,7 @@ int main(void)
 	tcase_add_test(tests, only_its_own_version_is_given);
 	tcase_add_test(tests, functions_are_found_by_their_exact_symbols);
 	tcase_add_test(tests, a_context_has_one_number);
+	tcase_add_test(tests, a_number_ends_with_its_context);
 	tcase_add_test(tests, a_mark_is_its_threads_alone);
 	tcase_add_test(tests, ticks_become_nanoseconds);
 	tcase_add_test(tests, under_immediate_the_program_frees_at_once);

@@ -94,6 +94,26 @@ START_TEST(its_frees_never_wait)
 }
 END_TEST
 
+START_TEST(a_context_that_it_lets_go_has_nothing_of_it)
+{
+	CUresult result;
+	uint32_t events;
+
+	make_first_call();
+	for (int i = 0; i < 11; i++)
+		ck_assert_int_eq(cuMemFree_v2(fake_block(4096)), CUDA_SUCCESS);
+	ck_assert(engine->flush(context, true, &result));
+	ck_assert_uint_eq(fake_calls(API_cuStreamCreate), 1);
+	events = fake_calls(API_cuEventCreate);
+	ck_assert_uint_gt(events, 0);
+	engine->part(context);
+	ck_assert(!engine->is_alive(context));
+	ck_assert_uint_eq(fake_calls(API_cuStreamDestroy_v2), 1);
+	ck_assert_uint_eq(fake_calls(API_cuEventDestroy_v2), events);
+	ck_assert_uint_ne(engine->meet(fake_context, 0, false), context);
+}
+END_TEST
+
 START_TEST(it_records_into_a_path_that_is_given)
 {
 	char too_long[PATH_MAX + 2];
@@ -191,6 +211,7 @@ int main(void)
 	suite_add_tcase(suite, tests);
 	tcase_add_test(tests, the_librarys_own_copy_records_nothing_unless_asked);
 	tcase_add_test(tests, its_frees_never_wait);
+	tcase_add_test(tests, a_context_that_it_lets_go_has_nothing_of_it);
 	tcase_add_test(tests, it_records_into_a_path_that_is_given);
 	tcase_add_test(tests, it_records_where_the_environment_names_an_output);
 	tcase_add_test(tests, it_joins_a_session_that_lost_its_preload);
