@@ -48,16 +48,6 @@ struct custody_context *context_of_ordinal(int ordinal)
 	return device ? device->context : NULL;
 }
 
-struct custody_context *context_of_number(uint32_t number)
-{
-	struct custody_context *context = number ? context_first() : NULL;
-
-	while (context &&
-	       atomic_load_explicit(&context->number, memory_order_acquire) != number)
-		context = context->next;
-	return context;
-}
-
 /* ------------------------------------------------------------------ coming to life */
 
 /* The handle goes last: who sees it finds the number. */
@@ -89,11 +79,10 @@ static int say_unwrapped(void)
 }
 
 /* What the program has destroyed unasked may have left its handle to another context. */
-static int check_wrapped(struct custody_context *context, CUcontext handle)
+static int check_wrapped(const struct custody_context *context, CUcontext handle)
 {
-	uint32_t number = atomic_load_explicit(&context->number, memory_order_relaxed);
-
-	if (handle && library_engine->meet(handle, context->device->ordinal, false) == number)
+	if (handle &&
+	    library_engine->is_alive(atomic_load_explicit(&context->number, memory_order_acquire)))
 		return 0;
 	return say_unwrapped();
 }
@@ -115,33 +104,15 @@ int context_revive(struct custody_context *context, CUcontext *handle)
 	return error;
 }
 
-/*
- * The reset that the engine shall hear of is one of nothing, unless another thread
- * brings the context to life right now.
- */
-static void tell_engine(CUdevice device)
-{
-	unsigned int flags;
-	int is_active = 1;
-
-	if (library_cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
-	    !is_active)
-		library_cuda.cuDevicePrimaryCtxReset(device);
-}
-
 void context_lost(struct custody_context *context)
 {
-	CUdevice device = context->device->handle;
-
 	pthread_mutex_lock(&context->lock);
-	if (atomic_load_explicit(&context->handle, memory_order_relaxed)) {
-		atomic_store_explicit(&context->handle, NULL, memory_order_release);
-		atomic_store_explicit(&context->number, 0, memory_order_release);
+	if (atomic_exchange_explicit(&context->handle, NULL, memory_order_acq_rel)) {
+		library_engine->bury(atomic_exchange_explicit(&context->number, 0,
+							      memory_order_acq_rel));
 		atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
-		if (context->is_primary) {
-			library_cuda.cuDevicePrimaryCtxRelease(device);
-			tell_engine(device);
-		}
+		if (context->is_primary)
+			library_cuda.cuDevicePrimaryCtxRelease(context->device->handle);
 	}
 	pthread_mutex_unlock(&context->lock);
 }

@@ -243,6 +243,23 @@ int custody_context_wrap(CUcontext handle, struct custody_context **context)
 	return library_leave(&call, error);
 }
 
+/*
+ * The program may destroy it now by itself, and the engine must not take the next one
+ * with this handle for it.
+ */
+static void let_go(struct custody_context *context)
+{
+	uint32_t number;
+
+	pthread_mutex_lock(&context->lock);
+	number = atomic_exchange_explicit(&context->number, 0, memory_order_acq_rel);
+	atomic_store_explicit(&context->handle, NULL, memory_order_release);
+	atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
+	pthread_mutex_unlock(&context->lock);
+	if (number)
+		library_engine->part(number);
+}
+
 /* Where the program has destroyed it already, there is nobody to flush it for. */
 int custody_context_unwrap(struct custody_context *context)
 {
@@ -258,14 +275,15 @@ int custody_context_unwrap(struct custody_context *context)
 		return error_say(CUSTODY_E_INVALID, "it is the primary context of device %d, which "
 						    "nobody has wrapped",
 				 context->device->ordinal);
-	if (!atomic_load_explicit(&context->is_wrapped, memory_order_acquire))
-		return error_say(CUSTODY_E_CLOSED, "the context was unwrapped before");
 	error = refuse_capture();
 	if (error)
 		return error;
-	error = reset(context);
 	if (!atomic_exchange_explicit(&context->is_wrapped, false, memory_order_acq_rel))
-		return 0;
-	context_lost(context);
+		return error_say(CUSTODY_E_CLOSED, "the context was unwrapped before");
+	error = reset(context);
+	if (error == CUSTODY_E_STALE)
+		context_lost(context);
+	else
+		let_go(context);
 	return error == CUSTODY_E_STALE ? 0 : error;
 }

@@ -221,13 +221,6 @@ static const char *const kinds[DEFERQ_KINDS] = {
 	[DEFERQ_EVENT] = "event",
 };
 
-static int device_of(uint32_t number)
-{
-	struct custody_context *context = context_of_number(number);
-
-	return context ? context->device->ordinal : -1;
-}
-
 static void fill_error(struct custody_defer_error *error, const struct engine_error *from)
 {
 	*error = (struct custody_defer_error){
@@ -235,7 +228,7 @@ static void fill_error(struct custody_defer_error *error, const struct engine_er
 		.handle = from->handle,
 		.bytes = from->bytes,
 		.result = (CUresult)from->result,
-		.device = device_of(from->context),
+		.device = from->device,
 		.freed_at = from->caller,
 	};
 }

@@ -167,9 +167,6 @@ struct custody_context *context_of_handle(CUcontext handle);
 /* The primary context of an ordinal, which need not be retained; NULL: no such device. */
 struct custody_context *context_of_ordinal(int ordinal);
 
-/* The context that the engine knows, or has known, by this number; NULL: not one of ours. */
-struct custody_context *context_of_number(uint32_t number);
-
 /* Put a new one into the list of all, where it stays. */
 void context_enlist(struct custody_context *context, struct custody_device *device);
 
@@ -274,16 +271,16 @@ void stream_hold(struct custody_stream *stream);
 void stream_drop(struct custody_stream *stream);
 
 /*
- * Around calls that a live capture in the mode GLOBAL, or of this thread, forbids, and
- * would be lost by, though they have nothing to do with it: waits and questions.
+ * Around waits and questions: a capture in the mode GLOBAL, or of this thread, forbids
+ * them, and would be lost, though they have nothing to do with it.  Always, since one may
+ * begin on another thread between a look and the call.
  */
 struct stream_mode {
 	CUstreamCaptureMode before;
-	bool has_changed;
 };
 
 void stream_relax(struct stream_mode *mode);
-void stream_restore(struct stream_mode *mode);
+void stream_restore(const struct stream_mode *mode);
 
 /* --------------------------------------------------------------- defer.c */
 
