@@ -124,6 +124,13 @@ struct engine {
 	bool (*is_capturing)(void);
 	void (*capture_begin)(void);
 	void (*capture_end)(void);
+
+	/*
+	 * How the calls of this thread bear on captures, from now on; what it was before.
+	 * Not a call of the program's, so not recorded.  What was given, if the driver
+	 * knows no modes.
+	 */
+	CUstreamCaptureMode (*exchange_mode)(CUstreamCaptureMode mode);
 };
 
 /* What the preload exports; NULL for a version that it does not have. */

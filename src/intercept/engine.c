@@ -329,6 +329,16 @@ static void capture_end(void)
 		gate_open();
 }
 
+static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode)
+{
+	int saved_errno = errno;
+
+	if (ask_generation() && real_has(API_cuThreadExchangeStreamCaptureMode))
+		REAL(driver, cuThreadExchangeStreamCaptureMode)(&mode);
+	errno = saved_errno;
+	return mode;
+}
+
 void engine_reset(void)
 {
 	atomic_store(&captures, 0);
@@ -359,6 +369,7 @@ static struct engine engine = {
 	.is_capturing = is_capturing,
 	.capture_begin = capture_begin,
 	.capture_end = capture_end,
+	.exchange_mode = exchange_mode,
 };
 
 /* Its caller asks once, ahead of all that it does, and keeps the answer. */

@@ -75,16 +75,12 @@ int stream_resolve(struct custody_stream *stream, const struct custody_context *
 
 void stream_relax(struct stream_mode *mode)
 {
-	mode->before = CU_STREAM_CAPTURE_MODE_RELAXED;
-	mode->has_changed = library_cuda.cuThreadExchangeStreamCaptureMode &&
-		library_engine->is_capturing() &&
-		library_cuda.cuThreadExchangeStreamCaptureMode(&mode->before) == CUDA_SUCCESS;
+	mode->before = library_engine->exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-void stream_restore(struct stream_mode *mode)
+void stream_restore(const struct stream_mode *mode)
 {
-	if (mode->has_changed)
-		library_cuda.cuThreadExchangeStreamCaptureMode(&mode->before);
+	library_engine->exchange_mode(mode->before);
 }
 
 int stream_finish(CUstream handle, bool is_synchronous)

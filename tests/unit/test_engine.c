@@ -443,6 +443,17 @@ START_TEST(ticks_become_nanoseconds)
 }
 END_TEST
 
+START_TEST(exchange_of_modes_is_no_call_of_the_programs)
+{
+	uint64_t before = fake_calls(API_cuThreadExchangeStreamCaptureMode);
+
+	fake_look();
+	engine->exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+	ck_assert_uint_eq(fake_calls(API_cuThreadExchangeStreamCaptureMode), before + 1);
+	ck_assert_uint_eq(fake_look()->count, 0);
+}
+END_TEST
+
 START_TEST(errno_stays)
 {
 	struct engine_limits limits;
@@ -467,6 +478,7 @@ START_TEST(errno_stays)
 	engine->limits(&limits);
 	engine->is_recording();
 	engine->find("cuNoSuchFunction");
+	engine->exchange_mode(engine->exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED));
 	ck_assert_int_eq(errno, ENOTTY);
 }
 END_TEST
@@ -608,6 +620,7 @@ static TCase *add_policy(Suite *suite, const char *name, SFun begin)
 	tcase_add_test(tests, limits_hold_from_the_next_free_on);
 	tcase_add_test(tests, a_strict_scope_is_not_flushed_for_want_of_memory);
 	tcase_add_test(tests, a_scope_is_left_in_three_ways);
+	tcase_add_test(tests, exchange_of_modes_is_no_call_of_the_programs);
 	tcase_add_test(tests, errno_stays);
 	tcase_add_test(tests, a_child_of_fork_has_nothing_of_its_parents);
 	return tests;
