@@ -10,6 +10,10 @@
  *
  * Every function of libcustody that works on something runs in the context of that
  * thing, whatever is current, and leaves current what was.  Any thread.
+ *
+ * Where the program itself resets a primary context, by the driver's own function, the
+ * next call in it returns CUDA_ERROR_CONTEXT_IS_DESTROYED; from then on everything that
+ * was made in it is stale, and the context is made anew.
  */
 #ifndef CUSTODY_CONTEXT_H
 #define CUSTODY_CONTEXT_H
@@ -25,9 +29,9 @@ struct custody_context;
 /*
  * A context to work in.  `ordinal` -1: what is current on this thread, else the
  * primary context of device 0, which becomes current.  From 0: the primary context
- * of that device, which becomes current.  A current context that is not a primary
- * one, and was not wrapped, is refused with CUSTODY_E_UNKNOWN.
- * Documented: cuda.current_context(devnum).
+ * of that device, which becomes current in place of what is on top of the thread's
+ * stack.  A current context that is not a primary one, and was not wrapped, is refused
+ * with CUSTODY_E_UNKNOWN.  Documented: cuda.current_context(devnum).
  */
 CUSTODY_API int custody_context_current(int ordinal, struct custody_context **context);
 
@@ -38,8 +42,12 @@ CUSTODY_API int custody_context_of_device(struct custody_device *device,
 /*
  * Work in a context that the program has made itself and keeps alive: libcustody
  * neither retains nor destroys it.  Before the program destroys it, it calls
- * custody_context_unwrap(), which releases what is pending and makes everything in
- * it stale; the pointer is no longer valid then.
+ * custody_context_unwrap(), which releases what is pending, ends what is alive and
+ * makes all of it stale, and the context too: CUSTODY_E_STALE from then on.
+ *
+ * Wrapping one again gives the same pointer, and one unwrap ends it for all.  Wrapping a
+ * primary context gives that of its device, which cannot be unwrapped
+ * (CUSTODY_E_INVALID).  A second unwrap is CUSTODY_E_CLOSED; NULL is fine.
  */
 CUSTODY_API int custody_context_wrap(CUcontext handle, struct custody_context **context);
 CUSTODY_API int custody_context_unwrap(struct custody_context *context);
@@ -67,7 +75,7 @@ struct custody_memory_info {
 	size_t size; /* sizeof(struct custody_memory_info), set by the caller */
 	size_t free_bytes;    /* as the driver says, pending memory not among them ... */
 	size_t total_bytes;   /* ... of the device */
-	size_t pending_bytes; /* device memory that was freed and is not released yet */
+	size_t pending_bytes; /* device memory that was freed and is not back yet */
 };
 
 /* Documented: Context.get_memory_info(), where pending memory counts as used. */
@@ -81,17 +89,21 @@ CUSTODY_API int custody_context_synchronize(struct custody_context *context);
 CUSTODY_API int custody_synchronize(void);
 
 /*
- * Free everything that libcustody holds in the context, live memory too, release what
- * is pending and wait for it; all handles into it are stale then.  Of a primary
- * context the retained reference stays: other users of the context are not disturbed.
- * An open defer scope does not hold it up.  Documented: Context.reset().
+ * Wait for the context's work, free everything that libcustody holds in it, live memory
+ * too, from the newest to the oldest, and release what is pending; all handles into it
+ * are stale then.  Of a primary context the retained reference stays: other users of
+ * the context are not disturbed.  An open defer scope does not hold it up, and stays
+ * open.  During a capture: CUSTODY_E_CAPTURING.  What is stale may be destroyed, by any
+ * thread and also meanwhile; who works in the context meanwhile fails or works on.
+ * Documented: Context.reset().
  */
 CUSTODY_API int custody_context_reset(struct custody_context *context);
 
 /*
  * End the use of CUDA by this process: reset all contexts, give back all primary
- * ones, pop what libcustody has made current on this thread.  From any thread, when no other is
- * inside libcustody; may be called again; the next use begins anew.
+ * ones, pop what libcustody has made current on this thread.  From any thread, when no
+ * other is inside libcustody; may be called again; the next use begins anew.  Where CUDA
+ * was not used nothing is loaded for it.  During a capture: CUSTODY_E_CAPTURING.
  * Documented: cuda.close().
  */
 CUSTODY_API int custody_shutdown(void);
@@ -105,7 +117,8 @@ CUSTODY_API int custody_context_disable_peer(struct custody_context *context,
 /*
  * Tell of a stream capture that the program begins by a call of its own: no
  * call that could spoil it is made from the return of the first until the second.
- * What custody_stream_begin_capture() begins needs neither.  Pairs nest.
+ * What custody_stream_begin_capture() begins needs neither.  Pairs nest; an end without a
+ * begin is CUSTODY_E_INVALID.
  */
 CUSTODY_API int custody_capture_begin(void);
 CUSTODY_API int custody_capture_end(void);

@@ -37,7 +37,8 @@ enum custody_leave {
 
 /*
  * Suspend passes in this context, on all threads, until the matching end.  Pairs
- * nest; an end without a begin is CUSTODY_E_INVALID.  Documented: cuda.defer_cleanup().
+ * nest; an end without a begin is CUSTODY_E_INVALID, and so is one whose device was reset
+ * since.  Documented: cuda.defer_cleanup().
  */
 CUSTODY_API int custody_defer_begin(struct custody_context *context);
 CUSTODY_API int custody_defer_end(struct custody_context *context, enum custody_leave leave);
@@ -114,11 +115,12 @@ CUSTODY_API int custody_set_out_of_memory(bool (*handler)(struct custody_context
 
 /* A release that the driver refused: its item is dropped, the pass has ended there. */
 struct custody_defer_error {
-	const char *kind; /* "memory", "managed", "pinned", "stream", "event", "module" */
+	/* "memory", "managed", "pinned", "array", "mipmapped array", "stream", "event", "module" */
+	const char *kind;
 	uint64_t handle;  /* or address */
 	uint64_t bytes;
 	CUresult result;
-	int device;
+	int device; /* ordinal */
 	const void *freed_at; /* the program's return address */
 };
 

@@ -4,8 +4,11 @@
  *
  * A device is known by a pointer that is valid for the life of the process and is
  * never freed.  The driver is loaded and initialised by the first function that
- * needs it; a child of fork of a process that has done so gets CUSTODY_E_FORKED
- * from every function.  All functions may be called from any thread.
+ * needs it, and where that fails, again by the next; a child of fork of a process that
+ * has done so gets CUSTODY_E_FORKED from every function, and so does everybody
+ * CUSTODY_E_EXITING once exit() has run the handlers of this library.  What destroys
+ * frees host memory then, makes no call and returns 0.  All functions may be called
+ * from any thread.
  */
 #ifndef CUSTODY_DEVICE_H
 #define CUSTODY_DEVICE_H
@@ -103,7 +106,9 @@ CUSTODY_API CUdevice custody_device_handle(const struct custody_device *device);
  * Destroy the primary context with all that was made in it: what is pending is
  * released first, every handle of libcustody that belongs to the context is stale
  * from then on (CUSTODY_E_STALE), and the next use of the device makes a new context.
- * The caller sees to it that no other thread works on the device.  Documented:
+ * The caller sees to it that no other thread works on the device.  Scopes of
+ * custody_defer_begin() end with the context.  After a fault of the device this is what
+ * makes it useful again.  During a capture: CUSTODY_E_CAPTURING.  Documented:
  * Device.reset().
  */
 CUSTODY_API int custody_device_reset(struct custody_device *device);

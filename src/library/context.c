@@ -48,12 +48,17 @@ struct custody_context *context_of_ordinal(int ordinal)
 	return device ? device->context : NULL;
 }
 
+static CUcontext last_handle(const struct custody_context *context)
+{
+	return atomic_load_explicit(&context->last, memory_order_relaxed);
+}
+
 /* ------------------------------------------------------------------ coming to life */
 
 /* The handle goes last: who sees it finds the number. */
 static void set_alive(struct custody_context *context, CUcontext handle)
 {
-	context->last = handle;
+	atomic_store_explicit(&context->last, handle, memory_order_relaxed);
 	atomic_store_explicit(&context->number,
 			      library_engine->meet(handle, context->device->ordinal,
 						   context->is_primary),
@@ -271,27 +276,29 @@ static int adopt(CUcontext handle, struct custody_context **context)
 /* One that was destroyed while it was current here comes back under its old handle. */
 static struct custody_context *find_last(CUcontext handle)
 {
-	struct custody_context *context = context_first();
+	struct custody_context *context = handle ? context_first() : NULL;
 
-	while (context && !(context->is_primary && context->last == handle))
+	while (context && !(context->is_primary && last_handle(context) == handle))
 		context = context->next;
 	return context;
+}
+
+struct custody_device *context_last_device(void)
+{
+	struct custody_context *context = find_last(ask_current());
+
+	return context ? context->device : NULL;
 }
 
 int context_ask(struct custody_context **context)
 {
 	CUcontext handle = ask_current();
-	int error;
 
-	*context = handle ? context_of_handle(handle) : context_of_ordinal(0);
-	if (!handle)
-		return context_select(*context);
-	if (!*context)
-		*context = find_last(handle);
-	if (!*context)
-		return adopt(handle, context);
-	error = context_revive(*context, &handle);
-	return error;
+	*context = context_of_handle(handle);
+	if (*context)
+		return context_revive(*context, &handle);
+	*context = handle ? find_last(handle) : context_of_ordinal(0);
+	return *context ? context_select(*context) : adopt(handle, context);
 }
 
 static int refuse_null(const char *what)
@@ -393,7 +400,7 @@ int custody_context_pop(struct custody_context *context)
 	if (error)
 		return error;
 	handle = ask_current();
-	if (!handle || (handle != custody_context_handle(context) && handle != context->last))
+	if (!handle || (handle != custody_context_handle(context) && handle != last_handle(context)))
 		return library_leave(&call, say_order(context));
 	result = library_cuda.cuCtxPopCurrent(&handle);
 	if (result == CUDA_SUCCESS && stacked)
@@ -531,22 +538,35 @@ int custody_context_disable_peer(struct custody_context *context, struct custody
 	return change_peer(context, peer, false);
 }
 
+/* Those of the program that were begun and not ended; the engine's gate is shut for each. */
+static _Atomic unsigned int captures;
+
 int custody_capture_begin(void)
 {
 	struct library_call call;
 	int error = library_enter(&call);
 
-	if (!error)
-		library_engine->capture_begin();
-	return error ? error : library_leave(&call, 0);
+	if (error)
+		return error;
+	library_engine->capture_begin();
+	atomic_fetch_add_explicit(&captures, 1, memory_order_relaxed);
+	return library_leave(&call, 0);
 }
 
 int custody_capture_end(void)
 {
 	struct library_call call;
+	unsigned int open = atomic_load_explicit(&captures, memory_order_relaxed);
 	int error = library_enter(&call);
 
-	if (!error)
-		library_engine->capture_end();
-	return error ? error : library_leave(&call, 0);
+	if (error)
+		return error;
+	while (open && !atomic_compare_exchange_weak_explicit(&captures, &open, open - 1,
+							      memory_order_relaxed,
+							      memory_order_relaxed))
+		continue;
+	if (!open)
+		return library_leave(&call, error_say(CUSTODY_E_INVALID, "no capture was begun"));
+	library_engine->capture_end();
+	return library_leave(&call, 0);
 }

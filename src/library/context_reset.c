@@ -177,7 +177,7 @@ static int make_wrapped(CUcontext handle, struct custody_device *device,
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return error_say(CUSTODY_E_NO_MEMORY, "no memory for a context");
-	made->last = handle;
+	atomic_init(&made->last, handle);
 	atomic_init(&made->number, number);
 	atomic_init(&made->is_wrapped, true);
 	atomic_init(&made->handle, handle);

@@ -133,11 +133,26 @@ int custody_device_get(int ordinal, struct custody_device **device)
 	return library_leave(&call, error);
 }
 
+/* Of a primary context that has ended while it was current here, too. */
+static int find_current(struct custody_device **device)
+{
+	CUdevice handle;
+	CUresult result = library_cuda.cuCtxGetDevice(&handle);
+
+	*device = NULL;
+	if (result == CUDA_SUCCESS)
+		*device = device_of_handle(handle);
+	else if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		*device = context_last_device();
+	else if (result != CUDA_ERROR_INVALID_CONTEXT)
+		return (int)result;
+	return 0;
+}
+
 int custody_device_current(struct custody_device **device)
 {
+	struct custody_device *found;
 	struct library_call call;
-	CUdevice handle;
-	CUresult result;
 	int error;
 
 	if (!device)
@@ -145,13 +160,9 @@ int custody_device_current(struct custody_device **device)
 	error = library_enter(&call);
 	if (error)
 		return error;
-	result = library_cuda.cuCtxGetDevice(&handle);
-	if (result == CUDA_SUCCESS)
-		*device = device_of_handle(handle);
-	else if (result == CUDA_ERROR_INVALID_CONTEXT)
-		*device = NULL;
-	else
-		error = (int)result;
+	error = find_current(&found);
+	if (!error)
+		*device = found;
 	return library_leave(&call, error);
 }
 

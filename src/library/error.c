@@ -21,18 +21,29 @@ static bool has_key;
 #define TEXT_CASE(name, value, text) case name: return text;
 
 /* The driver's word for a result; NULL: it cannot be asked, or has none. */
-static const char *ask(CUresult (*question)(CUresult result, const char **text), int error)
+static const char *ask_name(int error)
 {
 	const char *text = NULL;
 
-	if (!question || !library_is_usable() || question((CUresult)error, &text) != CUDA_SUCCESS)
+	if (error <= 0 || !library_has_functions() ||
+	    library_cuda.cuGetErrorName((CUresult)error, &text) != CUDA_SUCCESS)
+		return NULL;
+	return text;
+}
+
+static const char *ask_text(int error)
+{
+	const char *text = NULL;
+
+	if (error <= 0 || !library_has_functions() ||
+	    library_cuda.cuGetErrorString((CUresult)error, &text) != CUDA_SUCCESS)
 		return NULL;
 	return text;
 }
 
 const char *custody_error_name(int error)
 {
-	const char *name = error > 0 ? ask(library_cuda.cuGetErrorName, error) : NULL;
+	const char *name = ask_name(error);
 
 	if (name)
 		return name;
@@ -47,7 +58,7 @@ const char *custody_error_name(int error)
 
 const char *custody_error_text(int error)
 {
-	const char *text = error > 0 ? ask(library_cuda.cuGetErrorString, error) : NULL;
+	const char *text = ask_text(error);
 
 	if (text)
 		return text;

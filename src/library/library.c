@@ -32,6 +32,7 @@ static const struct row rows[] = { CUDA_FUNCTIONS(NEEDED, OPTIONAL) };
  * fork a helper there, so nothing takes it ahead of a fork.
  */
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool has_functions;
 static _Atomic bool is_ready;
 static _Atomic bool is_touched; /* the driver has been called, with success as far as known */
 static _Atomic bool is_forked;
@@ -125,14 +126,21 @@ const struct engine *library_choose(void)
 }
 
 /* The text stays for ever, somebody may hold it; the same one again costs nothing. */
-static int fail(int error, const char *text)
+static const char *keep(const char *_Atomic *place, const char *text)
 {
-	const char *last = atomic_load_explicit(&init_text, memory_order_relaxed);
+	const char *last = atomic_load_explicit(place, memory_order_acquire);
 
 	if (!last || strcmp(last, text) != 0)
 		last = strdup(text);
-	atomic_store_explicit(&init_text, last ? last : "the host has no memory left",
-			      memory_order_release);
+	if (!last)
+		last = "the host has no memory left";
+	atomic_store_explicit(place, last, memory_order_release);
+	return last;
+}
+
+static int fail(int error, const char *text)
+{
+	keep(&init_text, text);
 	return error;
 }
 
@@ -141,6 +149,8 @@ static int find_functions(const struct engine *engine)
 	char why[WHY_BYTES];
 	void *function;
 
+	if (atomic_load_explicit(&has_functions, memory_order_relaxed))
+		return 0;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		function = engine->find(rows[i].symbol);
 		memcpy((char *)&library_cuda + rows[i].offset, &function, sizeof(function));
@@ -150,6 +160,7 @@ static int find_functions(const struct engine *engine)
 			 rows[i].symbol);
 		return fail(CUSTODY_E_NO_DRIVER, why);
 	}
+	atomic_store_explicit(&has_functions, true, memory_order_release);
 	return 0;
 }
 
@@ -265,9 +276,17 @@ bool library_is_usable(void)
 	       !atomic_load_explicit(&is_exiting, memory_order_acquire) && !is_child();
 }
 
+bool library_has_functions(void)
+{
+	return atomic_load_explicit(&has_functions, memory_order_acquire) &&
+	       !atomic_load_explicit(&is_exiting, memory_order_acquire) && !is_child();
+}
+
 const char *custody_init_error(void)
 {
-	return library_init() ? custody_error_detail() : NULL;
+	static const char *_Atomic told;
+
+	return library_init() ? keep(&told, custody_error_detail()) : NULL;
 }
 
 /* ------------------------------------------------------------------ entering and leaving */

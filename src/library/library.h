@@ -78,6 +78,12 @@ const struct engine *library_choose(void);
 /* The engine with the driver loaded, but perhaps not initialised; NULL: there is none. */
 const struct engine *library_open(void);
 
+/*
+ * Whether the functions of library_cuda can be called that need no initialised driver,
+ * which is so after an initialisation that has failed late.
+ */
+bool library_has_functions(void);
+
 /* True while driver calls may be made at all: not forked, not exiting, initialised. */
 bool library_is_usable(void);
 
@@ -113,7 +119,7 @@ struct custody_context {
 	_Atomic(CUcontext) handle; /* NULL: a primary one that is not retained now */
 	_Atomic uint64_t generation; /* rises with each reset, from 1 */
 	_Atomic uint32_t number;   /* of the engine; 0: none */
-	CUcontext last; /* the handle that it had; a primary one gets the same again */
+	_Atomic(CUcontext) last; /* handle that it had; a primary one gets the same again */
 	bool is_primary;
 	_Atomic bool is_wrapped;
 	pthread_mutex_t lock; /* of retaining and resetting; held across those driver calls */
@@ -184,6 +190,9 @@ void context_pop_stacked(void);
 
 /* What custody_context_current(-1) gives, between library_enter() and library_leave(). */
 int context_ask(struct custody_context **context);
+
+/* The device of a primary context that has ended and is current here all the same. */
+struct custody_device *context_last_device(void);
 
 /* Whether it is the primary context of the device, which somebody has retained. */
 bool context_is_primary(CUcontext handle, const struct custody_device *device);

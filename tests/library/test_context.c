@@ -383,6 +383,7 @@ START_TEST(nothing_is_released_during_a_capture_that_was_told_of)
 	ck_ok(custody_capture_end());
 	ck_is(custody_flush(context, true), CUSTODY_E_CAPTURING);
 	ck_ok(custody_capture_end());
+	ck_is(custody_capture_end(), CUSTODY_E_INVALID);
 	ck_ok(custody_flush(context, true));
 	ck_assert_uint_eq(fixture_pending_count(context), 0);
 }
