@@ -4,11 +4,10 @@
  *
  * A device is known by a pointer that is valid for the life of the process and is
  * never freed.  The driver is loaded and initialised by the first function that
- * needs it, and where that fails, again by the next; a child of fork of a process that
- * has done so gets CUSTODY_E_FORKED from every function, and so does everybody
- * CUSTODY_E_EXITING once exit() has run the handlers of this library.  What destroys
- * frees host memory then, makes no call and returns 0.  All functions may be called
- * from any thread.
+ * needs it, and again by the next where that has failed.  In a child of fork of a
+ * process that has done so every function gives CUSTODY_E_FORKED, and once exit() has
+ * begun to run handlers CUSTODY_E_EXITING; what destroys then frees host memory alone
+ * and returns 0.  All functions may be called from any thread.
  */
 #ifndef CUSTODY_DEVICE_H
 #define CUSTODY_DEVICE_H

@@ -261,6 +261,34 @@ START_TEST(free_from_a_thread_with_another_device_current)
 }
 END_TEST
 
+static void *release_on_device_0(void *argument)
+{
+	ck_ok(custody_device_select(0, NULL));
+	ck_ok(custody_buffer_release(argument));
+	ck_assert_ptr_eq(current_handle(), custody_context_handle(fixture_context(0)));
+	return NULL;
+}
+
+/* It freed in whatever context it found. */
+START_TEST(finalizer_thread_freed_with_another_gpu_current)
+{
+	struct custody_context *second = fixture_context(1);
+	struct custody_resource *resource;
+	struct custody_buffer *buffer;
+
+	ck_ok(custody_device_select(0, NULL));
+	ck_ok(custody_resource_device(second, &resource));
+	ck_ok(custody_buffer_create(resource, MIB, NULL, &buffer));
+	ck_assert_ptr_eq(custody_buffer_context(buffer), second);
+	on_a_thread(release_on_device_0, buffer);
+	ck_assert_uint_eq(fixture_pending_bytes(second), MIB);
+	ck_assert_uint_eq(fixture_pending_bytes(fixture_context(0)), 0);
+	ck_ok(custody_flush(second, true));
+	ck_assert_uint_eq(fixture_pending_bytes(second), 0);
+	ck_ok(custody_resource_release(resource));
+}
+END_TEST
+
 START_TEST(function_that_fails_leaves_current_what_was)
 {
 	struct custody_context *first = fixture_context(0), *second = fixture_context(1);
@@ -430,6 +458,7 @@ static TCase *place_case(void)
 	tcase_add_test(rules, copy_in_a_new_thread_had_no_current_context);
 	tcase_add_test(rules, stream_of_device_1_was_made_on_device_0);
 	tcase_add_test(rules, free_from_a_thread_with_another_device_current);
+	tcase_add_test(rules, finalizer_thread_freed_with_another_gpu_current);
 	tcase_add_test(rules, function_that_fails_leaves_current_what_was);
 	tcase_add_test(rules, null_is_refused_and_not_followed);
 	tcase_add_test(rules, memory_was_not_free_after_its_end_and_nothing_said_why);

@@ -417,6 +417,85 @@ START_TEST(flush_is_done_in_an_open_scope_too)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ many threads */
+
+enum { THREADS = 8, EACH = 200 };
+
+static void *free_much(void *argument)
+{
+	struct custody_event *event;
+
+	for (int i = 0; i < EACH; i++) {
+		fixture_free_some(argument, 1, KIB);
+		ck_ok(custody_event_create(argument, NULL, &event));
+		ck_ok(custody_event_destroy(event));
+		if (i % 50 == 0)
+			ck_ok(custody_flush(argument, i % 100 == 0));
+	}
+	return NULL;
+}
+
+/* A queue without a lock was flushed by two threads at once. */
+START_TEST(abort_inside_a_flush_of_a_server_with_many_threads)
+{
+	pthread_t threads[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, free_much, context);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_ok(custody_flush(context, true));
+	ck_ok(custody_context_synchronize(context));
+	ck_assert_uint_eq(statistics().queued, 2 * THREADS * EACH);
+	ck_assert_uint_eq(statistics().released, 2 * THREADS * EACH);
+	ck_assert_uint_eq(statistics().failed, 0);
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+}
+END_TEST
+
+static void *destroy_one(void *argument)
+{
+	ck_ok(custody_event_destroy(argument));
+	return NULL;
+}
+
+/* It failed, and that was taken for success. */
+START_TEST(free_without_a_current_context_was_a_leak)
+{
+	struct custody_event *event;
+
+	ck_ok(custody_event_create(context, NULL, &event));
+	on_a_thread(destroy_one, event);
+	ck_assert_uint_eq(pending_of(context).object_count, 1);
+	ck_ok(custody_flush(context, false));
+	ck_assert_uint_ge(fixture_calls("cuEventDestroy_v2"), 1);
+	ck_assert_uint_eq(statistics().released, 1);
+}
+END_TEST
+
+/* Items of every kind end by their own function, also where the context goes. */
+START_TEST(item_was_released_by_the_function_of_another_kind)
+{
+	struct custody_stream *stream;
+	struct custody_event *event;
+
+	ck_ok(custody_stream_create(context, NULL, &stream));
+	ck_ok(custody_event_create(context, NULL, &event));
+	fixture_free_pinned(context, fixture_allocate_pinned(context, KIB));
+	fixture_free_some(context, 1, KIB);
+	ck_ok(custody_stream_destroy(stream));
+	ck_ok(custody_event_destroy(event));
+	ck_assert_uint_eq(fixture_pending_count(context), 4);
+	fixture_forget();
+	ck_ok(custody_context_reset(context));
+	ck_assert_uint_eq(fixture_calls("cuMemFreeHost"), 1);
+	ck_assert_uint_ge(fixture_calls("cuStreamDestroy_v2"), 1);
+	ck_assert_uint_ge(fixture_calls("cuEventDestroy_v2"), 1);
+	ck_assert_uint_eq(statistics().released, 4);
+	ck_assert_uint_eq(statistics().failed, 0);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ the environment */
 
 START_TEST(names_of_numba_are_honoured)
@@ -504,13 +583,18 @@ static TCase *passes_and_scopes(void)
 Suite *library_suite(void)
 {
 	Suite *suite = suite_create("defer");
-	TCase *environment = tcase_create("environment");
+	TCase *environment = tcase_create("environment"), *threads = tcase_create("threads");
 
+	tcase_add_checked_fixture(threads, begin, NULL);
+	tcase_add_test(threads, abort_inside_a_flush_of_a_server_with_many_threads);
+	tcase_add_test(threads, free_without_a_current_context_was_a_leak);
+	tcase_add_test(threads, item_was_released_by_the_function_of_another_kind);
 	tcase_add_test(environment, names_of_numba_are_honoured);
 	tcase_add_test(environment, names_of_our_own_come_first);
 	tcase_add_test(environment, value_that_is_no_number_leaves_the_default);
 	suite_add_tcase(suite, count_and_bytes());
 	suite_add_tcase(suite, passes_and_scopes());
+	suite_add_tcase(suite, threads);
 	suite_add_tcase(suite, environment);
 	return suite;
 }

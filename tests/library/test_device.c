@@ -2,6 +2,8 @@
 /* Devices: what is there, what is said of it, which one is current. */
 #include "fixture.h"
 
+#include <stdio.h>
+
 static void begin(void)
 {
 	setenv("SIMCUDA_DEVICES", "2", 1);
@@ -60,6 +62,113 @@ START_TEST(info_has_all_that_is_documented)
 }
 END_TEST
 
+START_TEST(uuid_is_text_and_bytes)
+{
+	struct custody_device_info first = ask(0), second = ask(1);
+	unsigned int byte;
+
+	ck_assert_mem_ne(first.uuid_bytes, second.uuid_bytes, sizeof(first.uuid_bytes));
+	ck_assert_int_eq(strncmp(first.uuid, "GPU-", 4), 0);
+	ck_assert_int_eq(sscanf(first.uuid + 4, "%2x", &byte), 1);
+	ck_assert_uint_eq(byte, first.uuid_bytes[0]);
+	ck_assert_int_eq(sscanf(first.uuid + 38, "%2x", &byte), 1);
+	ck_assert_uint_eq(byte, first.uuid_bytes[15]);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(first.uuid[12 + 5 * i], '-');
+}
+END_TEST
+
+START_TEST(older_program_gets_the_head_of_the_info)
+{
+	struct custody_device_info info = { .uuid = "untouched" };
+
+	info.size = offsetof(struct custody_device_info, uuid);
+	ck_ok(custody_device_info(fixture_device(0), &info));
+	ck_assert_uint_gt(strlen(info.name), 0);
+	ck_assert_str_eq(info.uuid, "untouched");
+}
+END_TEST
+
+START_TEST(attribute_is_asked_for_once)
+{
+	struct custody_device *device;
+	int value, driver_value;
+
+	fixture_watch();
+	device = fixture_device(1);
+	ck_cu(cuDeviceGetAttribute(&driver_value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1));
+	fixture_forget();
+	for (int i = 0; i < 3; i++) {
+		value = -1;
+		ck_ok(custody_device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+					       &value));
+		ck_assert_int_eq(value, driver_value);
+	}
+	ck_assert_uint_eq(fixture_calls("cuDeviceGetAttribute"), 1);
+}
+END_TEST
+
+/* 0 is a value like others, and is kept. */
+START_TEST(attribute_of_zero_is_asked_for_once)
+{
+	struct custody_device *device;
+	int value = -1;
+
+	fixture_watch();
+	device = fixture_device(0);
+	fixture_forget();
+	for (int i = 0; i < 3; i++)
+		ck_ok(custody_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &value));
+	ck_assert_int_eq(value, 0);
+	ck_assert_uint_eq(fixture_calls("cuDeviceGetAttribute"), 1);
+}
+END_TEST
+
+START_TEST(attribute_that_there_is_not_is_the_drivers_error)
+{
+	int value = 77;
+
+	ck_is(custody_device_attribute(fixture_device(0), (CUdevice_attribute)99999, &value),
+	      CUDA_ERROR_INVALID_VALUE);
+	ck_is(custody_device_attribute(fixture_device(0), (CUdevice_attribute)-1, &value),
+	      CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(value, 77);
+	ck_assert_uint_gt(strlen(custody_error_detail()), 0);
+}
+END_TEST
+
+START_TEST(facts_need_no_context)
+{
+	CUcontext handle;
+	struct custody_device *device = fixture_device(1);
+
+	ask(1);
+	ck_assert_int_eq(custody_device_handle(device), 1);
+	ck_cu(cuCtxGetCurrent(&handle));
+	ck_assert_ptr_null(handle);
+	ck_assert_ptr_null(custody_context_handle(NULL));
+	fixture_context(0);
+	ck_cu(cuCtxGetCurrent(&handle));
+	ck_assert_ptr_null(handle);
+}
+END_TEST
+
+START_TEST(summary_counts_what_is_supported)
+{
+	char text[8192] = "";
+	FILE *out = fmemopen(text, sizeof(text), "w");
+	int supported = 0;
+
+	ck_assert_ptr_nonnull(out);
+	ck_ok(custody_detect(out, &supported));
+	fclose(out);
+	ck_assert_int_eq(supported, 2);
+	ck_assert_ptr_nonnull(strstr(text, ask(0).uuid));
+	ck_assert_ptr_nonnull(strstr(text, ask(1).uuid));
+	ck_is(custody_detect(NULL, &supported), CUSTODY_E_INVALID);
+}
+END_TEST
+
 Suite *library_suite(void)
 {
 	Suite *suite = suite_create("device");
@@ -70,6 +179,13 @@ Suite *library_suite(void)
 	tcase_add_test(facts, device_is_the_same_pointer_each_time);
 	tcase_add_test(facts, ordinal_that_is_not_there_is_refused);
 	tcase_add_test(facts, info_has_all_that_is_documented);
+	tcase_add_test(facts, uuid_is_text_and_bytes);
+	tcase_add_test(facts, older_program_gets_the_head_of_the_info);
+	tcase_add_test(facts, attribute_is_asked_for_once);
+	tcase_add_test(facts, attribute_of_zero_is_asked_for_once);
+	tcase_add_test(facts, attribute_that_there_is_not_is_the_drivers_error);
+	tcase_add_test(facts, facts_need_no_context);
+	tcase_add_test(facts, summary_counts_what_is_supported);
 	suite_add_tcase(suite, facts);
 	return suite;
 }

@@ -157,6 +157,32 @@ START_TEST(reset_of_one_device_leaves_the_other_alone)
 }
 END_TEST
 
+static void *destroy_all(void *argument)
+{
+	struct custody_event **events = argument;
+
+	for (int i = 0; i < 200; i++)
+		ck_ok(custody_event_destroy(events[i]));
+	return NULL;
+}
+
+/* Each object is ended by one of the two, and is there for the other as long as that. */
+START_TEST(objects_may_be_destroyed_while_a_reset_is_at_them)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_event *events[200];
+	pthread_t thread;
+
+	for (int i = 0; i < 200; i++)
+		events[i] = new_event(context);
+	ck_assert_int_eq(pthread_create(&thread, NULL, destroy_all, events), 0);
+	ck_ok(custody_context_reset(context));
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_ok(custody_flush(context, true));
+	ck_assert_uint_eq(fixture_pending_count(context), 0);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ reset of a device */
 
 START_TEST(device_reset_ends_the_context_and_the_next_use_makes_one)
@@ -203,6 +229,22 @@ START_TEST(device_reset_with_the_context_current_leaves_the_thread_at_work)
 	ck_assert_ptr_eq(current_handle(), custody_context_handle(context));
 	ck_ok(custody_device_reset(fixture_device(0)));
 	ck_ok(custody_synchronize());
+}
+END_TEST
+
+/* Its free was made in a context that was no more. */
+START_TEST(end_of_a_buffer_after_the_end_of_its_context_crashed)
+{
+	struct custody_resource *resource;
+	struct custody_buffer *buffer;
+
+	ck_ok(custody_resource_device(fixture_context(0), &resource));
+	ck_ok(custody_buffer_create(resource, KIB, NULL, &buffer));
+	ck_ok(custody_device_reset(fixture_device(0)));
+	fixture_forget();
+	ck_ok(custody_buffer_release(buffer));
+	ck_ok(custody_resource_release(resource));
+	ck_assert_uint_eq(fixture_calls(NULL), 0);
 }
 END_TEST
 
@@ -497,10 +539,12 @@ static TCase *reset_case(void)
 	tcase_add_test(rules, use_after_a_reset_is_stale);
 	tcase_add_test(rules, open_scope_does_not_hold_up_a_reset);
 	tcase_add_test(rules, context_is_good_for_more_after_a_reset);
+	tcase_add_test(rules, objects_may_be_destroyed_while_a_reset_is_at_them);
 	tcase_add_test(rules, reset_of_one_device_leaves_the_other_alone);
 	tcase_add_test(rules, device_reset_ends_the_context_and_the_next_use_makes_one);
 	tcase_add_test(rules, segfault_after_a_reset_because_the_handle_is_reused);
 	tcase_add_test(rules, device_reset_with_the_context_current_leaves_the_thread_at_work);
+	tcase_add_test(rules, end_of_a_buffer_after_the_end_of_its_context_crashed);
 	tcase_add_test(rules, device_reset_ends_scopes_too);
 	tcase_add_test(rules, device_that_was_never_used_can_be_reset);
 	tcase_add_test(rules, device_reset_helps_after_a_fault);
