@@ -71,6 +71,17 @@ int buffer_copy_bytes(struct custody_buffer *target, size_t target_offset,
 		      struct custody_buffer *source, size_t source_offset, size_t bytes,
 		      CUstream stream);
 
+/* -------------------------------------------------------------- buffer_stage.c */
+
+struct buffer_place {
+	struct custody_context *context;
+	CUdeviceptr address;
+};
+
+/* Copy by the host, behind what `stream` was given; done on return. */
+int buffer_stage(const struct buffer_place *target, const struct buffer_place *source,
+		 size_t bytes, CUstream stream);
+
 /* ------------------------------------------------------------------------ ipc.c */
 
 /* Close what was imported; the last one unmaps, when the streams are done with it. */

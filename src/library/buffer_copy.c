@@ -25,20 +25,49 @@ static CUcontext handle_of(const struct custody_buffer *buffer)
 	return atomic_load(&buffer->object.context->handle);
 }
 
+static bool is_refusal(CUresult result)
+{
+	return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED ||
+	       result == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
+/*
+ * The function that names both devices finds a way where one exists, but is no node of
+ * a graph: a capture would be lost.
+ */
+static int copy_between_devices(const struct buffer_place *target, CUcontext to,
+				const struct buffer_place *source, CUcontext from, size_t bytes,
+				CUstream stream)
+{
+	bool is_capturing;
+	CUresult result;
+	int error = stream_ask_capturing(stream, &is_capturing);
+
+	if (error)
+		return error;
+	if (is_capturing)
+		return library_cuda.cuMemcpyAsync(target->address, source->address, bytes, stream);
+	result = library_cuda.cuMemcpyPeerAsync(target->address, to, source->address, from, bytes,
+						stream);
+	return is_refusal(result) ? buffer_stage(target, source, bytes, stream) : (int)result;
+}
+
 int buffer_copy_bytes(struct custody_buffer *target, size_t target_offset,
 		      struct custody_buffer *source, size_t source_offset, size_t bytes,
 		      CUstream stream)
 {
-	const CUdeviceptr to = address_of(target, target_offset);
-	const CUdeviceptr from = address_of(source, source_offset);
+	const struct buffer_place to = { target->object.context,
+					 address_of(target, target_offset) };
+	const struct buffer_place from = { source->object.context,
+					   address_of(source, source_offset) };
 
 	if (!bytes)
 		return 0;
-	if (target->object.context == source->object.context || !is_on_device_alone(target) ||
+	if (to.context == from.context || !is_on_device_alone(target) ||
 	    !is_on_device_alone(source))
-		return library_cuda.cuMemcpyAsync(to, from, bytes, stream);
-	return library_cuda.cuMemcpyPeerAsync(to, handle_of(target), from, handle_of(source),
-					      bytes, stream);
+		return library_cuda.cuMemcpyAsync(to.address, from.address, bytes, stream);
+	return copy_between_devices(&to, handle_of(target), &from, handle_of(source), bytes,
+				    stream);
 }
 
 /* The stream has to know one of the two; which one's default it is without, `enter` says. */
