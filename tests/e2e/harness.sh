@@ -97,9 +97,13 @@ record() { # custody record with the simulated driver in LD_LIBRARY_PATH
 	bounded "$custody" record -q "$@"
 }
 
+# Thousands of times in a run of all tests: it starts no more processes than it must.
 query() { # TRACE SQL: lines without a head, of one column
-	"$custody" sql --format=csv "$1" "$(sed '/^--/d' <<<"$2" | tr '\n' ' ')" | tr -d '\r' |
-		 sed -n '1d; s/^"\(.*\)"$/\1/; p'
+	local line sql=
+	while read -r line; do
+		[[ $line == --* ]] || sql+="$line "
+	done <<<"$2"
+	"$custody" sql --format=csv "$1" "$sql" | sed -n '1d; s/\r//g; s/^"\(.*\)"$/\1/; p'
 }
 
 # Wait until a condition holds; a collector may finish after its program.
