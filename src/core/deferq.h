@@ -141,15 +141,15 @@ enum deferq_answer {
 
 /*
  * The program frees `item` (handle, bytes, id, kind, space, caller and is_nowait are
- * read).  Under `does_wait`, unless the item is_nowait, only plain memory is put off, and that only once it is proven
- * that cuMemFreeAsync takes it: all else is refused at once, before any wait, since
- * the driver may wait for it itself, and a later out-of-memory would have to wait
- * for work that the program has started since.  Where it is a block, the caller has
- * won pending_begin() and calls pending_cancel() unless the answer is QUEUED, or
- * pending_close() if it is FREED, which it is where a capture has begun during the
- * wait.  Takes the event; under `does_wait` waits for it, `*waited` ticks; adds;
- * starts a pass if a limit is exceeded and no scope is open; waits if twice the
- * byte limit is.
+ * read).  Under `does_wait`, unless the item is_nowait, only plain memory is put off,
+ * and that only once it is proven that cuMemFreeAsync takes it: all else is refused at
+ * once, before any wait, since the driver may wait for it itself, and a later
+ * out-of-memory would have to wait for work that the program has started since.
+ * Where it is a block, the caller has won pending_begin() and calls pending_cancel()
+ * unless the answer is QUEUED, or pending_close() if it is FREED, which it is where a
+ * capture has begun during the wait.  Takes the event; under `does_wait` waits for it,
+ * `*waited` ticks; adds; starts a pass if a limit is exceeded and no scope is open;
+ * waits if twice the byte limit is.
  */
 enum deferq_answer deferq_add(struct deferq *queue, const struct deferq_item *item,
 			      CUresult *result, uint64_t *waited, struct deferq_report *report);

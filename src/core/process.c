@@ -129,7 +129,7 @@ void process_recheck(void)
 		forget_in_child();
 }
 
-/* The session of the environment; NULL: there is none, or it has ended and its directory is gone. */
+/* The session of the environment; NULL: none, or it has ended and its directory is gone. */
 static const char *given_session(void)
 {
 	const char *given = option_environment(OPTION_ENV_SESSION);

@@ -33,7 +33,7 @@ static enum deferral_policy policy_of(const char *name)
 	return strcmp(name, "deferred") ? DEFERRAL_IMMEDIATE : DEFERRAL_DEFERRED;
 }
 
-/* An option for programs that know nothing of libcustody; those that link it get what it promises. */
+/* The option is for programs that know nothing of libcustody, which has its own promise. */
 void deferral_start(void)
 {
 	if (process_is_library())
@@ -132,7 +132,7 @@ void deferral_meet(uint64_t handle, uint32_t number, int device)
 {
 	size_t total = 0;
 
-	if (!deferral_is_on() || !number)
+	if (!deferral_is_on() || !number || deferq_find(number))
 		return;
 	configure_once();
 	if (deferral_is_on() && REAL(driver, cuDeviceTotalMem_v2)(&total, device) == CUDA_SUCCESS &&

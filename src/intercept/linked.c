@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intercept/linked.h"
+#include "core/process.h"
 #include "intercept/object.h"
 #include "intercept/real.h"
 #include "intercept/uncovered.h"
@@ -31,11 +32,14 @@ static int judge_object(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
+/* In front of a program that links libcustody we do not stand at all, and it knows. */
 void linked_note(void)
 {
 	void *function = __atomic_load_n(&real_driver[API_cuDriverGetVersion], __ATOMIC_RELAXED);
 	struct object libcuda;
 
+	if (process_is_library())
+		return;
 	if (function && object_find_address(function, &libcuda) && libcuda.soname)
 		dl_iterate_phdr(judge_object, &libcuda);
 }

@@ -30,7 +30,7 @@ struct pushed {
 	uint32_t depth;	    /* ranges of the domain pushed since */
 };
 
-static __thread struct pushed *pushed __attribute__((tls_model("initial-exec"))); /* NULL: none yet */
+static __thread struct pushed *pushed __attribute__((tls_model("initial-exec"))); /* or NULL */
 static __thread uint32_t pushed_count __attribute__((tls_model("initial-exec")));
 
 /* Those begun by a start, and what the program knows them by; id 0: a free slot. */

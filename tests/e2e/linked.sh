@@ -92,6 +92,14 @@ it_leaves_the_same_trace_however_it_is_recorded() {
 	expect_no_session
 }
 
+it_finds_its_collector_by_itself() {
+	plain_build_only
+	env -u CUSTODY_PROGRAM CUSTODY_OUTPUT=a.db "$clients/linked" work >out 2>err
+	expect_empty "standard error" err
+	wait_for_trace a.db >/dev/null
+	expect_good_trace a.db
+}
+
 it_is_recorded_once_under_custody_record() {
 	plain_build_only
 	linked both >bare
