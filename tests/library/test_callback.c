@@ -278,6 +278,7 @@ START_TEST(lock_that_a_function_wants_was_held_in_the_driver)
 	pthread_mutex_unlock(&lock);
 	ck_ok(custody_stream_synchronize(stream));
 	ck_assert_int_eq(__atomic_load_n(&state, __ATOMIC_ACQUIRE), 2);
+	ck_ok(custody_context_synchronize(context));
 }
 END_TEST
 

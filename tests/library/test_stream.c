@@ -282,10 +282,13 @@ END_TEST
 
 START_TEST(reset_destroys_the_streams_that_are_left)
 {
-	make();
+	struct custody_stream *left = make();
+
 	ck_ok(custody_stream_destroy(make()));
 	fixture_forget();
 	ck_ok(custody_context_reset(context));
+	ck_assert_uint_eq(fixture_calls("cuStreamDestroy_v2"), 2);
+	ck_ok(custody_stream_destroy(left));
 	ck_assert_uint_eq(fixture_calls("cuStreamDestroy_v2"), 2);
 }
 END_TEST
