@@ -296,7 +296,7 @@ START_TEST(limits_hold_from_the_next_free_on)
 	ck_assert(limits.max_ratio > 0.19 && limits.max_ratio < 0.21);
 	ck_assert(!limits.is_strict);
 	free_new(5);
-	engine->set_limits(&(struct engine_limits){ 3, 0.2, false });
+	engine->set_limits(&(struct engine_limits){ 5, 0.2, false });
 	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 5);
 	free_new(1);
 	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
