@@ -8,6 +8,8 @@ static CUresult check_range(CUdeviceptr address, size_t bytes)
 {
 	struct block *block = registry_find((void *)address);
 
+	if (!settings.managed_access)
+		return CUDA_ERROR_INVALID_DEVICE;
 	if (!block || bytes == 0 || block->kind != BLOCK_MANAGED ||
 	    (char *)address + bytes > block->base + block->size)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -228,6 +228,7 @@ static void read_settings(void)
 	settings.peer = read_number("SIMCUDA_PEER", 1) != 0;
 	settings.vmm = read_number("SIMCUDA_VMM", 1) != 0;
 	settings.managed = (int)read_number("SIMCUDA_MANAGED", 1);
+	settings.managed_access = read_number("SIMCUDA_MANAGED_ACCESS", 1) != 0;
 	settings.inline_ops = read_number("SIMCUDA_INLINE", 0) != 0;
 	settings.quarantine = (unsigned)read_number("SIMCUDA_QUARANTINE", 256);
 	settings.global_bytes = read_size("SIMCUDA_GLOBAL_BYTES", 256);

@@ -349,14 +349,17 @@ static int attribute_value(const struct device *device, CUdevice_attribute attri
 	case A(PCI_BUS_ID):
 		return device->index + 1;
 	case A(MANAGED_MEMORY):
-	case A(CONCURRENT_MANAGED_ACCESS):
 		return settings.managed != 0;
+	case A(CONCURRENT_MANAGED_ACCESS):
+		return settings.managed && settings.managed_access;
 	case A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED):
 	case A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED):
 	case A(MULTICAST_SUPPORTED):
 		return settings.vmm;
 	case A(MEMORY_POOLS_SUPPORTED):
 	case A(MEMPOOL_SUPPORTED_HANDLE_TYPES):
+	case A(HOST_MEMORY_POOLS_SUPPORTED):
+	case A(HOST_NUMA_MEMORY_POOLS_SUPPORTED):
 		return settings.pools;
 	}
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)

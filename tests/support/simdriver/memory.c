@@ -102,7 +102,7 @@ CUresult memory_alloc_pitch(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 	return error;
 }
 
-static char *map_host(size_t bytes)
+char *memory_map_host(size_t bytes)
 {
 	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -129,7 +129,7 @@ char *memory_take_managed(struct device *device, size_t span)
 
 	if (!count_managed(device, span))
 		return NULL;
-	base = map_host(span);
+	base = memory_map_host(span);
 	if (!base)
 		uncount_managed(device, span);
 	return base;

@@ -4,6 +4,8 @@
  * is a block that is in use or free.  A free piece remembers the stream and position of
  * its free: on that stream it can be used again at once, elsewhere once that passed.
  */
+#include <sys/mman.h>
+
 #include "sim.h"
 #include "pool.h"
 
@@ -103,31 +105,48 @@ static bool is_managed(const struct pool *pool)
 	return pool->props.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
 }
 
+static bool is_host(const struct pool *pool)
+{
+	return pool->props.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+	       (pool->props.location.type == CU_MEM_LOCATION_TYPE_HOST ||
+		pool->props.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA);
+}
+
 static char *take_pages(struct pool *pool, size_t bytes)
 {
+	if (is_host(pool))
+		return memory_map_host(bytes);
 	return is_managed(pool) ? memory_take_managed(pool->device, bytes) :
 				  space_take_pages(pool->device, bytes);
 }
 
 static void give_pages(struct pool *pool, char *base, size_t bytes)
 {
-	if (is_managed(pool))
+	if (is_host(pool))
+		munmap(base, bytes);
+	else if (is_managed(pool))
 		memory_give_managed(pool->device, base, bytes);
 	else
 		space_give_pages(pool->device, base, bytes);
 }
 
+static enum block_kind kind_of_piece(const struct pool *pool)
+{
+	if (is_host(pool))
+		return BLOCK_HOST;
+	return is_managed(pool) ? BLOCK_MANAGED : BLOCK_POOL;
+}
+
 static struct block *new_piece(struct pool *pool, struct segment *segment, char *base, size_t span)
 {
-	struct block *piece = memory_block(is_managed(pool) ? BLOCK_MANAGED : BLOCK_POOL, base,
-					   span, span);
+	struct block *piece = memory_block(kind_of_piece(pool), base, span, span);
 
 	if (!piece)
 		return NULL;
 	piece->pool = pool;
 	piece->device = pool->device;
 	piece->segment = segment;
-	if (!is_managed(pool))
+	if (piece->kind == BLOCK_POOL)
 		piece->alias = space_alias(pool->device, base);
 	push_free(pool, piece);
 	return piece;

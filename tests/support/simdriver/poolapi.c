@@ -97,8 +97,10 @@ static CUresult free_on(struct block *block, struct stream *stream)
 	case BLOCK_IMPORTED:
 		return release_plain(block, stream);
 	case BLOCK_MANAGED:
+	case BLOCK_HOST:
 		if (!block->pool)
-			return CUDA_ERROR_NOT_SUPPORTED;
+			return block->kind == BLOCK_MANAGED ? CUDA_ERROR_NOT_SUPPORTED :
+							      CUDA_ERROR_INVALID_VALUE;
 		pool_give(block, stream, atomic_load(&stream->submitted), true);
 		return CUDA_SUCCESS;
 	default:
@@ -177,10 +179,13 @@ CUresult poolapi_set_current(CUdevice dev, CUmemoryPool handle)
 	return CUDA_SUCCESS;
 }
 
-/*
- * Only memory of devices lives in pools here; what is managed and prefers no place
- * is the first device's.
- */
+static bool is_host(const CUmemLocation *location)
+{
+	return location->type == CU_MEM_LOCATION_TYPE_HOST ||
+	       (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location->id == 0);
+}
+
+/* Pools of the host, and managed ones that prefer no device, are the first device's. */
 static CUresult find_location(const CUmemLocation *location, CUmemAllocationType type,
 			      struct device **device)
 {
@@ -188,6 +193,8 @@ static CUresult find_location(const CUmemLocation *location, CUmemAllocationType
 		return CUDA_ERROR_INVALID_VALUE;
 	if (is_managed(type) && !settings.managed)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (is_host(location) && (is_managed(type) || type == CU_MEM_ALLOCATION_TYPE_PINNED))
+		return device_find(0, device);
 	if (is_managed(type) && location->type == CU_MEM_LOCATION_TYPE_NONE)
 		return device_find(0, device);
 	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
@@ -211,6 +218,8 @@ static CUresult give_pool_at(CUmemoryPool *out, const CUmemLocation *location,
 	struct device *device;
 	CUresult error = find_location(location, type, &device);
 
+	if (!error && !is_managed(type) && is_host(location))
+		error = CUDA_ERROR_NOT_SUPPORTED;
 	if (error)
 		return error;
 	return is_managed(type) ? give_managed(out, device, current) :
@@ -236,7 +245,8 @@ CUresult poolapi_set_at(CUmemLocation *location, CUmemAllocationType type, CUmem
 	CUresult error = find_location(location, type, &device);
 
 	if (!error && !is_managed(type))
-		return poolapi_set_current(device->index, handle);
+		return is_host(location) ? CUDA_ERROR_NOT_SUPPORTED :
+					   poolapi_set_current(device->index, handle);
 	if (!error)
 		error = poolapi_find(handle, &pool);
 	if (!error && (pool->device != device || !is_managed(pool->props.allocType)))
@@ -259,7 +269,7 @@ CUresult poolapi_create(CUmemoryPool *out, const CUmemPoolProps *poolProps)
 	error = find_location(&poolProps->location, poolProps->allocType, &device);
 	if (!error && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
 	    (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-	     is_managed(poolProps->allocType)))
+	     is_managed(poolProps->allocType) || is_host(&poolProps->location)))
 		error = CUDA_ERROR_NOT_SUPPORTED;
 	if (error)
 		return error;
@@ -397,7 +407,7 @@ CUresult poolapi_set_access(CUmemoryPool handle, const CUmemAccessDesc *map, siz
 		error = CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count && !error; i++) {
 		error = device_find(map[i].location.id, &device);
-		if (!error && device == pool->device &&
+		if (!error && device == pool->device && !is_host(&pool->props.location) &&
 		    map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			error = CUDA_ERROR_INVALID_DEVICE;
 		if (!error)

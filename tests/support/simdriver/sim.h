@@ -120,6 +120,7 @@ struct config {
 	size_t module_bytes, stream_bytes, graph_bytes;
 	bool strict, verbose, pools, vmm, inline_ops, lazy, peer;
 	int managed;		/* 2: it counts on the device, too */
+	bool managed_access;	/* host and devices may use it at one time */
 	int free_plain;		/* what cuMemFreeAsync does with plain blocks, 0 to 2 */
 	unsigned quarantine;	/* freed handles kept back per kind */
 	double copy_bytes_per_ns, memset_bytes_per_ns;	/* 0: no limit */
@@ -589,6 +590,8 @@ CUresult memory_host_place(const void *address, size_t bytes, struct place *plac
 struct block *memory_block(enum block_kind kind, char *base, size_t size, size_t span);
 /* Takes a device block away: registry, context, pages. */
 void memory_drop(struct block *block);
+/* Bytes of the host; NULL: there are none. */
+char *memory_map_host(size_t bytes);
 /* Bytes of managed memory, NULL where there are none; `span` is in pages of the host. */
 char *memory_take_managed(struct device *device, size_t span);
 void memory_give_managed(struct device *device, char *base, size_t span);

@@ -88,6 +88,17 @@ static bool is_whole(size_t bytes)
 
 /* ------------------------------------------------------------------ reservations */
 
+static char *reserve_exactly(char *wanted, size_t bytes)
+{
+	void *base = mmap(wanted, bytes, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (base == MAP_FAILED || base == wanted)
+		return base == wanted ? base : NULL;
+	munmap(base, bytes);
+	return NULL;
+}
+
 /* A range on a 2 MiB border, or a larger one that is asked for. */
 static char *reserve_at(size_t bytes, size_t alignment)
 {
@@ -103,12 +114,43 @@ static char *reserve_at(size_t bytes, size_t alignment)
 	return start;
 }
 
+/* Two ranges in two places; false: neither is there. */
+static bool reserve_both(struct reservation *made, char *base, char *alias)
+{
+	made->base = base;
+	made->alias = alias;
+	if (base && alias)
+		return true;
+	if (base)
+		munmap(base, made->bytes);
+	if (alias)
+		munmap(alias, made->bytes);
+	return false;
+}
+
+/*
+ * The hint is followed right behind a reservation, where both ranges are free: so the
+ * two are one to a copy that crosses the border.  Other hints are left alone.
+ */
+static bool reserve_behind(struct reservation *made, CUdeviceptr hint)
+{
+	struct reservation *before;
+	char *alias = NULL;
+
+	pthread_mutex_lock(&lock);
+	before = hint ? find_reservation((char *)hint - 1, 1) : NULL;
+	if (before && before->base + before->bytes == (char *)hint)
+		alias = before->alias + before->bytes;
+	pthread_mutex_unlock(&lock);
+	return alias && reserve_both(made, reserve_exactly((char *)hint, made->bytes),
+				     reserve_exactly(alias, made->bytes));
+}
+
 CUresult vmm_reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
 		     unsigned long long flags)
 {
 	struct reservation *made;
 
-	(void)addr;	/* a hint */
 	if (!ptr || !is_whole(size) || flags || (alignment & (alignment - 1)))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!settings.vmm)
@@ -118,11 +160,8 @@ CUresult vmm_reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdevicept
 	if (!made)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	made->bytes = size;
-	made->base = reserve_at(size, alignment);
-	made->alias = made->base ? reserve_at(size, PAGE_BYTES) : NULL;
-	if (!made->alias) {
-		if (made->base)
-			munmap(made->base, size);
+	if (!(addr % alignment == 0 && reserve_behind(made, addr)) &&
+	    !reserve_both(made, reserve_at(size, alignment), reserve_at(size, alignment))) {
 		free(made);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
