@@ -2,7 +2,7 @@
 /*
  * A program that records itself: from the first line on, into a file that
  * `custody report` and `custody sql` read.  One block is forgotten on purpose; the
- * report names the line of the program that asked for it.
+ * report finds it.
  *
  *	./trace_myself mine.db && custody report mine.db
  */

@@ -20,6 +20,8 @@ class Tools:
         self.preload = self.first("lib/libcustody-preload.so", ".libs/libcustody-preload.so")
         self.nop = self.first("bench/libcustody-preload-nop.so", ".libs/libcustody-preload-nop.so")
         self.calls = self.program("bench_calls")
+        self.resource = self.program("bench_resource")
+        self.library = self.first("lib/libcustody.so.0", ".libs/libcustody.so.0")
         self.switch = self.first("bench/switch_preload.so")
         self.null = self.first("bench/null", "tests/bench/null/.libs")
         self.simulated = self.first("lib/custody/libcuda-sim", "tests/support/simdriver/lib")

@@ -19,9 +19,10 @@ import time
 from common import HERE, Tools, has_gpu, median_interval
 import frees
 import peers
+import resources
 
 VARIANTS = "bare", "nop", "record"
-ANYWHERE = "start", "calls", "before", "free", "gap", "wait"
+ANYWHERE = "start", "calls", "before", "free", "gap", "wait", "resources"
 
 
 # ------------------------------------------------------------------ one call
@@ -323,7 +324,8 @@ def run_part(name, tools, options):
              "start": bench_start, "example": write_example, "before": bench_before,
              "free": frees.bench_free, "gap": frees.bench_gap, "torch": frees.bench_torch,
              "cupy": frees.bench_cupy, "cpp": frees.bench_cpp,
-             "peers": peers.bench_peers, "switch": frees.bench_switch, "wait": frees.bench_wait}
+             "peers": peers.bench_peers, "switch": frees.bench_switch, "wait": frees.bench_wait,
+             "resources": resources.bench_resources}
     begin = time.monotonic()
     try:
         result, lines = parts[name](tools, options)
