@@ -140,10 +140,13 @@ END_TEST
 
 START_TEST(function_is_called_with_the_error_of_the_work)
 {
-	struct custody_stream *stream = make();
+	struct custody_stream *stream;
 	struct note note = { 0 };
 	bool answer;
 
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	begin();
+	stream = make();
 	fixture_hold(custody_stream_handle(stream));
 	ck_ok(custody_stream_add_callback(stream, take_note, &note));
 	ck_is(custody_stream_query(stream, &answer), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -153,18 +156,15 @@ START_TEST(function_is_called_with_the_error_of_the_work)
 }
 END_TEST
 
-static void begin_with_a_fault(void)
-{
-	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
-	begin();
-}
-
 /* Numba takes its reference before the call of the driver, and keeps it if that fails. */
 START_TEST(what_a_callback_kept_was_lost_where_the_driver_refused_it)
 {
-	struct custody_stream *stream = make();
+	struct custody_stream *stream;
 	struct note note = { 0 };
 
+	setenv("SIMCUDA_FAIL", "cuStreamAddCallback:1:1", 1);
+	begin();
+	stream = make();
 	ck_is(custody_stream_add_callback(stream, take_note, &note), CUDA_ERROR_INVALID_VALUE);
 	ck_ok(custody_stream_synchronize(stream));
 	ck_assert_int_eq(calls(&note), 0);
@@ -174,12 +174,6 @@ START_TEST(what_a_callback_kept_was_lost_where_the_driver_refused_it)
 	ck_ok(custody_stream_destroy(stream));
 }
 END_TEST
-
-static void begin_refusing(void)
-{
-	setenv("SIMCUDA_FAIL", "cuStreamAddCallback:1:1", 1);
-	begin();
-}
 
 static void read_stream(struct custody_stream *stream, CUresult status, void *argument)
 {
@@ -319,7 +313,7 @@ Suite *library_suite(void)
 {
 	Suite *suite = suite_create("callback");
 	TCase *tests = tcase_create("calls");
-	TCase *fault = tcase_create("a fault"), *refusing = tcase_create("refused");
+	TCase *settings = tcase_create("calls with settings");
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, begin, NULL);
@@ -332,11 +326,8 @@ Suite *library_suite(void)
 	tcase_add_test(tests, lock_that_a_function_wants_was_held_in_the_driver);
 	tcase_add_test(tests, streams_of_many_threads_come_and_go_with_their_functions);
 	suite_add_tcase(suite, tests);
-	tcase_add_checked_fixture(fault, begin_with_a_fault, NULL);
-	tcase_add_test(fault, function_is_called_with_the_error_of_the_work);
-	suite_add_tcase(suite, fault);
-	tcase_add_checked_fixture(refusing, begin_refusing, NULL);
-	tcase_add_test(refusing, what_a_callback_kept_was_lost_where_the_driver_refused_it);
-	suite_add_tcase(suite, refusing);
+	tcase_add_test(settings, function_is_called_with_the_error_of_the_work);
+	tcase_add_test(settings, what_a_callback_kept_was_lost_where_the_driver_refused_it);
+	suite_add_tcase(suite, settings);
 	return suite;
 }

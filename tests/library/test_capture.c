@@ -29,7 +29,6 @@ static struct custody_event *make_event(void)
 
 static void begin(void)
 {
-	fixture_watch();
 	context = fixture_context(0);
 	ck_cu(cuCtxSetCurrent(custody_context_handle(context)));
 	stream = make_stream(true);
@@ -293,6 +292,8 @@ END_TEST
 
 START_TEST(events_that_are_freed_during_a_capture_are_destroyed_after_it)
 {
+	fixture_watch();
+	begin_with_memory();
 	begin_capture();
 	fixture_forget();
 	for (int i = 0; i < 12; i++)
@@ -389,6 +390,7 @@ Suite *library_suite(void)
 {
 	Suite *suite = suite_create("capture");
 	TCase *tests = tcase_create("captures"), *waits = tcase_create("waits");
+	TCase *settings = tcase_create("captures with settings");
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, begin_with_memory, NULL);
@@ -401,7 +403,6 @@ Suite *library_suite(void)
 	tcase_add_test(tests, calls_that_would_spoil_the_capture_of_their_stream_are_refused);
 	tcase_add_test(tests, event_of_a_capture_was_said_to_be_done);
 	tcase_add_test(tests, frees_of_another_thread_spoilt_the_capture);
-	tcase_add_test(tests, events_that_are_freed_during_a_capture_are_destroyed_after_it);
 	tcase_add_test(tests, stream_that_is_destroyed_during_a_capture_does_not_spoil_it);
 	tcase_add_test(tests, default_stream_is_refused_while_a_blocking_one_captures);
 	tcase_add_test(tests, stream_that_waits_for_the_capture_is_in_it);
@@ -412,5 +413,7 @@ Suite *library_suite(void)
 	tcase_add_checked_fixture(waits, begin_with_a_gate, NULL);
 	tcase_add_test(waits, questions_about_other_streams_spoilt_the_capture);
 	suite_add_tcase(suite, waits);
+	tcase_add_test(settings, events_that_are_freed_during_a_capture_are_destroyed_after_it);
+	suite_add_tcase(suite, settings);
 	return suite;
 }

@@ -126,10 +126,13 @@ END_TEST
 
 START_TEST(status_of_work_that_failed_is_told)
 {
-	struct custody_completion *completion = make_held();
+	struct custody_completion *completion;
 	CUresult status = CUDA_SUCCESS;
 	bool answer;
 
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	begin();
+	completion = make_held();
 	ck_is(custody_stream_query(stream, &answer), CUDA_ERROR_ILLEGAL_ADDRESS);
 	fixture_release();
 	ck_is(custody_completion_wait(completion, -1), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -143,16 +146,12 @@ START_TEST(status_of_work_that_failed_is_told)
 }
 END_TEST
 
-static void begin_with_a_fault(void)
-{
-	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
-	begin();
-}
-
 START_TEST(completion_that_the_driver_refuses_is_not_made)
 {
 	struct custody_completion *completion = NULL;
 
+	setenv("SIMCUDA_FAIL", "cuStreamAddCallback:1:1", 1);
+	begin();
 	ck_is(custody_stream_completion(stream, &completion), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_ptr_null(completion);
 	completion = make();
@@ -160,12 +159,6 @@ START_TEST(completion_that_the_driver_refuses_is_not_made)
 	custody_completion_destroy(completion);
 }
 END_TEST
-
-static void begin_refusing(void)
-{
-	setenv("SIMCUDA_FAIL", "cuStreamAddCallback:1:1", 1);
-	begin();
-}
 
 /* ------------------------------------------------------------------ the descriptor */
 
@@ -480,7 +473,8 @@ static TCase *add_case(Suite *suite, const char *name, SFun setup)
 	TCase *tcase = tcase_create(name);
 
 	tcase_set_timeout(tcase, 60);
-	tcase_add_checked_fixture(tcase, setup, NULL);
+	if (setup)
+		tcase_add_checked_fixture(tcase, setup, NULL);
 	suite_add_tcase(suite, tcase);
 	return tcase;
 }
@@ -498,9 +492,8 @@ Suite *library_suite(void)
 	tcase_add_test(tests, descriptor_that_is_asked_for_late_is_readable);
 	tcase_add_test(tests, epoll_waits_for_the_first_of_several);
 	tcase_add_test(tests, descriptor_that_cannot_be_made_is_an_error);
-	tests = add_case(suite, "a fault", begin_with_a_fault);
+	tests = add_case(suite, "settings", NULL);
 	tcase_add_test(tests, status_of_work_that_failed_is_told);
-	tests = add_case(suite, "refused", begin_refusing);
 	tcase_add_test(tests, completion_that_the_driver_refuses_is_not_made);
 	tests = add_case(suite, "its end", begin);
 	tcase_add_test(tests, completion_can_be_destroyed_first);

@@ -10,9 +10,14 @@ static struct custody_context *context;
 
 static void begin(void)
 {
-	setenv("SIMCUDA_DEVICES", "2", 1);
 	context = fixture_context(0);
 	ck_cu(cuCtxSetCurrent(custody_context_handle(context)));
+}
+
+static void begin_with_two_devices(void)
+{
+	setenv("SIMCUDA_DEVICES", "2", 1);
+	begin();
 }
 
 static void begin_watching(void)
@@ -149,17 +154,13 @@ START_TEST(failing_call_of_the_driver_leaves_no_event)
 {
 	struct custody_event *event = NULL;
 
+	setenv("SIMCUDA_FAIL", "cuEventCreate:1:2", 1);
+	begin();
 	ck_is(custody_event_create(context, NULL, &event), CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_ptr_null(event);
 	ck_ok(custody_event_create(context, NULL, &event));
 }
 END_TEST
-
-static void begin_failing_create(void)
-{
-	setenv("SIMCUDA_FAIL", "cuEventCreate:1:2", 1);
-	begin();
-}
 
 START_TEST(destroyed_event_waits_in_the_queue_of_objects)
 {
@@ -257,9 +258,9 @@ END_TEST
 START_TEST(default_stream_of_the_events_context_is_meant_where_none_is_given)
 {
 	struct custody_event *event;
-	struct custody_context *second = fixture_context(1);
 
-	ck_ok(custody_event_create(second, NULL, &event));
+	begin_with_two_devices();
+	ck_ok(custody_event_create(fixture_context(1), NULL, &event));
 	fixture_hold(CU_STREAM_LEGACY);
 	ck_ok(custody_event_record(event, NULL));
 	ck_assert(is_done(event));
@@ -272,18 +273,23 @@ END_TEST
 
 START_TEST(stream_of_another_context_is_refused_by_record)
 {
-	struct custody_stream *stream = make_stream(fixture_context(1));
+	struct custody_stream *stream;
 
+	begin_with_two_devices();
+	stream = make_stream(fixture_context(1));
 	ck_is(custody_event_record(make(), stream), CUSTODY_E_MISMATCH);
 }
 END_TEST
 
 START_TEST(stream_of_another_device_waits)
 {
-	struct custody_stream *stream = make_stream(context);
-	struct custody_stream *other = make_stream(fixture_context(1));
-	struct custody_event *event = make();
+	struct custody_stream *stream, *other;
+	struct custody_event *event;
 
+	begin_with_two_devices();
+	stream = make_stream(context);
+	other = make_stream(fixture_context(1));
+	event = make();
 	hold(stream);
 	ck_ok(custody_event_record(event, stream));
 	ck_ok(custody_stream_wait_event(other, event));
@@ -347,9 +353,11 @@ END_TEST
 
 START_TEST(events_of_two_contexts_have_no_elapsed_time)
 {
-	struct custody_event *first = make(), *second;
+	struct custody_event *first, *second;
 	float time;
 
+	begin_with_two_devices();
+	first = make();
 	ck_ok(custody_event_create(fixture_context(1), NULL, &second));
 	ck_ok(custody_event_record(first, NULL));
 	ck_ok(custody_event_record(second, NULL));
@@ -484,7 +492,8 @@ static TCase *add_case(Suite *suite, const char *name, SFun setup)
 	TCase *tcase = tcase_create(name);
 
 	tcase_set_timeout(tcase, 60);
-	tcase_add_checked_fixture(tcase, setup, NULL);
+	if (setup)
+		tcase_add_checked_fixture(tcase, setup, NULL);
 	suite_add_tcase(suite, tcase);
 	return tcase;
 }
@@ -502,19 +511,19 @@ Suite *library_suite(void)
 	tcase_add_test(tests, streams_and_events_share_the_queue_of_ten);
 	tcase_add_test(tests, event_that_is_waited_for_can_be_destroyed);
 	tcase_add_test(tests, event_of_a_context_that_was_reset_is_stale_and_can_be_destroyed);
-	tests = add_case(suite, "failing create", begin_failing_create);
+	tests = add_case(suite, "settings", NULL);
+	tcase_add_test(tests, default_stream_of_the_events_context_is_meant_where_none_is_given);
+	tcase_add_test(tests, stream_of_another_context_is_refused_by_record);
+	tcase_add_test(tests, stream_of_another_device_waits);
+	tcase_add_test(tests, events_of_two_contexts_have_no_elapsed_time);
 	tcase_add_test(tests, failing_call_of_the_driver_leaves_no_event);
 	tests = add_case(suite, "in streams", begin);
 	tcase_add_test(tests, event_passes_when_its_stream_gets_there);
 	tcase_add_test(tests, last_record_counts);
-	tcase_add_test(tests, default_stream_of_the_events_context_is_meant_where_none_is_given);
-	tcase_add_test(tests, stream_of_another_context_is_refused_by_record);
-	tcase_add_test(tests, stream_of_another_device_waits);
 	tcase_add_test(tests, default_stream_waits_where_none_is_given);
 	tests = add_case(suite, "time", begin);
 	tcase_add_test(tests, elapsed_time_is_that_of_the_work_between);
 	tcase_add_test(tests, event_without_time_has_no_elapsed_time);
-	tcase_add_test(tests, events_of_two_contexts_have_no_elapsed_time);
 	tcase_add_test(tests, driver_without_the_new_name_measures_by_the_old_one);
 	tests = add_case(suite, "processes", begin);
 	tcase_add_test(tests, event_is_seen_by_another_process);

@@ -8,9 +8,14 @@ static struct custody_context *context;
 
 static void begin(void)
 {
-	setenv("SIMCUDA_DEVICES", "2", 1);
 	context = fixture_context(0);
 	ck_cu(cuCtxSetCurrent(custody_context_handle(context)));
+}
+
+static void begin_with_two_devices(void)
+{
+	setenv("SIMCUDA_DEVICES", "2", 1);
+	begin();
 }
 
 static struct custody_stream *make(void)
@@ -127,17 +132,13 @@ START_TEST(failing_call_of_the_driver_leaves_no_stream)
 {
 	struct custody_stream *stream = NULL;
 
+	setenv("SIMCUDA_FAIL", "cuStreamCreateWithPriority:1:2", 1);
+	begin();
 	ck_is(custody_stream_create(context, NULL, &stream), CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_ptr_null(stream);
 	ck_ok(custody_stream_create(context, NULL, &stream));
 }
 END_TEST
-
-static void begin_failing_create(void)
-{
-	setenv("SIMCUDA_FAIL", "cuStreamCreateWithPriority:1:2", 1);
-	begin();
-}
 
 /* NVIDIA/cuda-python#2568: a call with nothing in it crashed. */
 START_TEST(null_arguments_crashed)
@@ -171,10 +172,12 @@ END_TEST
 /* NVIDIA/cuda-python#2311, #2750: the stream of device 1 was made on device 0. */
 START_TEST(stream_of_another_device_was_made_on_the_current_one)
 {
-	struct custody_context *second = fixture_context(1);
+	struct custody_context *second;
 	struct custody_stream *stream;
 	CUcontext owner, current;
 
+	begin_with_two_devices();
+	second = fixture_context(1);
 	ck_ok(custody_stream_create(second, NULL, &stream));
 	ck_cu(cuStreamGetCtx(custody_stream_handle(stream), &owner));
 	ck_assert_ptr_eq(owner, custody_context_handle(second));
@@ -296,11 +299,16 @@ END_TEST
 /* rapidsai/rmm#649, #2252: a new stream inherited what was kept for its handle. */
 START_TEST(handle_of_a_stream_that_is_gone_came_again)
 {
-	struct custody_stream *first = make(), *later;
-	CUstream handle = custody_stream_handle(first);
-	uint64_t id = custody_stream_id(first);
+	struct custody_stream *first, *later;
 	bool has_come_again = false;
+	CUstream handle;
+	uint64_t id;
 
+	setenv("SIMCUDA_QUARANTINE", "0", 1);
+	begin();
+	first = make();
+	handle = custody_stream_handle(first);
+	id = custody_stream_id(first);
 	ck_ok(custody_stream_destroy(first));
 	ck_ok(custody_flush(context, true));
 	for (int i = 0; i < 50 && !has_come_again; i++) {
@@ -313,18 +321,16 @@ START_TEST(handle_of_a_stream_that_is_gone_came_again)
 }
 END_TEST
 
-static void begin_with_handles_that_come_again(void)
-{
-	setenv("SIMCUDA_QUARANTINE", "0", 1);
-	begin();
-}
-
 /* cumo#171, llvm-project#213184: a free after a fault ended the process. */
 START_TEST(destroying_after_a_fault_ended_the_process)
 {
-	struct custody_stream *stream = make(), *other = make();
+	struct custody_stream *stream, *other;
 	bool answer;
 
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	begin();
+	stream = make();
+	other = make();
 	ck_is(custody_stream_query(stream, &answer), CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_is(custody_stream_synchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_assert_int_ge(custody_stream_destroy(stream), 0);
@@ -332,12 +338,6 @@ START_TEST(destroying_after_a_fault_ended_the_process)
 	ck_assert_int_ne(custody_flush(context, true), CUSTODY_E_INVALID);
 }
 END_TEST
-
-static void begin_with_a_fault(void)
-{
-	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
-	begin();
-}
 
 /* ------------------------------------------------------------------ the default ones */
 
@@ -368,6 +368,7 @@ START_TEST(each_context_has_default_streams_of_its_own)
 	struct custody_stream *first, *second;
 	CUcontext current;
 
+	begin_with_two_devices();
 	ck_ok(custody_stream_legacy(context, &first));
 	ck_ok(custody_stream_legacy(fixture_context(1), &second));
 	ck_assert_ptr_ne(first, second);
@@ -473,6 +474,7 @@ START_TEST(external_stream_of_another_context_is_refused)
 {
 	struct custody_stream *stream, *wrapped = NULL;
 
+	begin_with_two_devices();
 	ck_ok(custody_stream_create(fixture_context(1), NULL, &stream));
 	ck_is(custody_stream_wrap(context, custody_stream_handle(stream), &wrapped),
 	      CUSTODY_E_MISMATCH);
@@ -541,8 +543,10 @@ END_TEST
 
 START_TEST(stream_waits_for_one_of_another_device)
 {
-	struct custody_stream *stream = make(), *other;
+	struct custody_stream *stream, *other;
 
+	begin_with_two_devices();
+	stream = make();
 	ck_ok(custody_stream_create(fixture_context(1), NULL, &other));
 	hold(stream);
 	ck_ok(custody_stream_wait_stream(other, stream));
@@ -554,20 +558,18 @@ END_TEST
 
 START_TEST(wait_that_fails_leaves_no_event)
 {
-	struct custody_stream *stream = make(), *other = make();
+	struct custody_stream *stream, *other;
 
+	setenv("SIMCUDA_FAIL", "cuEventRecord:1:1,cuStreamWaitEvent:1:1", 1);
+	begin_watching();
+	stream = make();
+	other = make();
 	ck_is(custody_stream_wait_stream(stream, other), CUDA_ERROR_INVALID_VALUE);
 	ck_is(custody_stream_wait_stream(stream, other), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(fixture_calls("cuEventCreate"), fixture_calls("cuEventDestroy_v2"));
 	ck_ok(custody_stream_wait_stream(stream, other));
 }
 END_TEST
-
-static void begin_failing_wait(void)
-{
-	setenv("SIMCUDA_FAIL", "cuEventRecord:1:1,cuStreamWaitEvent:1:1", 1);
-	begin_watching();
-}
 
 static int fail_after_work(struct custody_stream *stream, void *argument)
 {
@@ -592,21 +594,18 @@ END_TEST
 
 START_TEST(error_of_the_wait_is_returned_where_the_body_has_none)
 {
-	struct custody_stream *stream = make();
+	struct custody_stream *stream;
 	int error = 0;
 
+	setenv("SIMCUDA_FAIL", "cuStreamSynchronize:1+:600", 1);
+	begin();
+	stream = make();
 	ck_is(custody_stream_auto_synchronize(stream, fail_after_work, &error),
 	      CUDA_ERROR_NOT_READY);
 	error = CUSTODY_E_BOUNDS;
 	ck_is(custody_stream_auto_synchronize(stream, fail_after_work, &error), CUSTODY_E_BOUNDS);
 }
 END_TEST
-
-static void begin_failing_synchronize(void)
-{
-	setenv("SIMCUDA_FAIL", "cuStreamSynchronize:1+:600", 1);
-	begin();
-}
 
 START_TEST(end_of_a_block_synchronizes)
 {
@@ -646,9 +645,9 @@ static void add_making(Suite *suite)
 	tcase_add_test(tests, priority_that_is_not_asked_for_is_the_least);
 	tcase_add_test(tests, options_of_an_older_header_are_taken_and_unknown_ones_refused);
 	tcase_add_test(tests, null_arguments_crashed);
-	tcase_add_test(tests, stream_of_another_device_was_made_on_the_current_one);
 	tcase_add_test(tests, new_thread_had_no_context);
-	tests = add_case(suite, "failing create", begin_failing_create);
+	tests = add_case(suite, "making with settings", NULL);
+	tcase_add_test(tests, stream_of_another_device_was_made_on_the_current_one);
 	tcase_add_test(tests, failing_call_of_the_driver_leaves_no_stream);
 }
 
@@ -661,9 +660,8 @@ static void add_going(Suite *suite)
 	tcase_add_test(tests, busy_stream_is_destroyed_without_a_wait_and_its_work_is_done);
 	tcase_add_test(tests, stream_of_a_context_that_was_reset_is_stale_and_can_be_destroyed);
 	tcase_add_test(tests, reset_destroys_the_streams_that_are_left);
-	tests = add_case(suite, "handles that come again", begin_with_handles_that_come_again);
+	tests = add_case(suite, "going with settings", NULL);
 	tcase_add_test(tests, handle_of_a_stream_that_is_gone_came_again);
-	tests = add_case(suite, "a fault", begin_with_a_fault);
 	tcase_add_test(tests, destroying_after_a_fault_ended_the_process);
 }
 
@@ -672,17 +670,17 @@ static void add_others(Suite *suite)
 	TCase *tests = add_case(suite, "default", begin_watching);
 
 	tcase_add_test(tests, default_streams_are_permanent_objects);
-	tcase_add_test(tests, each_context_has_default_streams_of_its_own);
 	tcase_add_test(tests, legacy_stream_is_the_default_one);
 	tcase_add_test(tests, token_of_a_threads_own_stream_was_resolved_once);
-	tests = add_case(suite, "default by a variable", NULL);
+	tests = add_case(suite, "default with settings", NULL);
+	tcase_add_test(tests, each_context_has_default_streams_of_its_own);
+	tcase_add_test(tests, external_stream_of_another_context_is_refused);
 	tcase_add_loop_test(tests,
 			    stream_of_each_thread_is_the_default_one_where_a_variable_says_so, 0,
 			    3);
 	tests = add_case(suite, "external", begin_watching);
 	tcase_add_test(tests, external_stream_is_used_and_not_destroyed);
 	tcase_add_test(tests, external_stream_wrapped_twice_is_two_objects);
-	tcase_add_test(tests, external_stream_of_another_context_is_refused);
 	tcase_add_test(tests, external_tokens_and_zero_are_the_default_streams);
 	tcase_add_test(tests, external_stream_was_used_after_its_end);
 }
@@ -693,12 +691,11 @@ static void add_waiting(Suite *suite)
 
 	tcase_add_test(tests, query_tells_whether_all_is_done_and_synchronize_waits);
 	tcase_add_test(tests, stream_waits_for_what_is_in_another_by_now);
-	tcase_add_test(tests, stream_waits_for_one_of_another_device);
 	tcase_add_test(tests, error_of_the_body_skipped_the_wait);
 	tcase_add_test(tests, end_of_a_block_synchronizes);
-	tests = add_case(suite, "failing wait", begin_failing_wait);
+	tests = add_case(suite, "waiting with settings", NULL);
+	tcase_add_test(tests, stream_waits_for_one_of_another_device);
 	tcase_add_test(tests, wait_that_fails_leaves_no_event);
-	tests = add_case(suite, "failing synchronize", begin_failing_synchronize);
 	tcase_add_test(tests, error_of_the_wait_is_returned_where_the_body_has_none);
 }
 
