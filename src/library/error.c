@@ -105,6 +105,16 @@ void error_forget(void)
 		detail[0] = '\0';
 }
 
+void error_keep(struct error_kept *kept)
+{
+	snprintf(kept->text, sizeof(kept->text), "%s", custody_error_detail());
+}
+
+int error_say_kept(int error, const struct error_kept *kept)
+{
+	return error_say(error, "%s", kept->text);
+}
+
 int error_say(int error, const char *format, ...)
 {
 	char *text = find_detail();

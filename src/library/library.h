@@ -112,6 +112,14 @@ int error_say(int error, const char *format, ...) __attribute__((format(printf, 
 /* Forget it: done at the entry of each function that may say something. */
 void error_forget(void);
 
+/* Around the undoing of what failed, so that the sentence is that of the failure. */
+struct error_kept {
+	char text[512];
+};
+
+void error_keep(struct error_kept *kept);
+int error_say_kept(int error, const struct error_kept *kept);
+
 /* ------------------------------------------------------------ context.c */
 
 struct custody_context {
