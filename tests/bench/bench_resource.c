@@ -147,19 +147,14 @@ static void add_bare_pool(const char *name, uint64_t threshold)
 }
 
 /* What this driver does not have is left out. */
-static struct allocator *add_resource(const char *name, int result,
-				      struct custody_resource *resource)
+static void add_resource(const char *name, int result, struct custody_resource *const *resource)
 {
-	struct allocator *new;
-
 	if (result == CUSTODY_E_UNSUPPORTED) {
 		fprintf(stderr, "bench_resource: no %s here: %s\n", name, custody_error_detail());
-		return NULL;
+		return;
 	}
 	must(result, name);
-	new = add(name, resource_allocate, resource_release);
-	new->resource = resource;
-	return new;
+	add(name, resource_allocate, resource_release)->resource = *resource;
 }
 
 static void add_buffer(const char *name, struct custody_resource *resource)
@@ -167,7 +162,7 @@ static void add_buffer(const char *name, struct custody_resource *resource)
 	add(name, buffer_allocate, buffer_release)->resource = resource;
 }
 
-#define ADD(name, call) add_resource(name, call, resource)
+#define ADD(name, call) add_resource(name, call, &resource)
 
 static void add_all(void)
 {

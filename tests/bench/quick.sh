@@ -25,4 +25,12 @@ for variant in bare immediate deferred nowait; do
 	echo "no figures of $variant"
 	exit 1
 done
+"$top_srcdir/scripts/gpu-bench" --stage "$top_builddir" --only resources --quick \
+	--out "$work/resources" || exit 1
+for resource in cuMemAlloc 'custody device' 'custody pool' 'custody pinned' 'custody pinned pool' \
+	'custody managed' 'custody managed pool' 'custody virtual'; do
+	[ "$(grep -c "^| $resource |.*|.*[0-9] (" "$work/resources/gpu-bench.md")" = 2 ] && continue
+	echo "no figures of $resource"
+	exit 1
+done
 grep -q '"lost_records": 0' "$work/gpu-bench.json" || { echo "records were lost"; exit 1; }

@@ -56,9 +56,11 @@ class Tools:
         """Built programs: of libtool's, the program and not the script around it."""
         if self.is_stage:
             return sorted(glob.glob(str(self.stage / staged / pattern)))
-        found = glob.glob(str(self.stage / built / ".libs" / pattern))
-        return sorted(name for name in found if os.access(name, os.X_OK) and
-                      not re.search(r"\.(so|la|a|o)(\.|$)|/lt-", name))
+        places = self.stage / built, self.stage / built / ".libs"
+        found = {os.path.basename(name): name for place in places
+                 for name in glob.glob(str(place / pattern)) if os.access(name, os.X_OK) and
+                 os.path.isfile(name) and "." not in os.path.basename(name)}
+        return [found[name] for name in sorted(found) if not name.startswith("lt-")]
 
     def environment(self, options, **more):
         values = {name: value for name, value in os.environ.items()
