@@ -215,7 +215,7 @@ static int check_owner(const struct custody_context *context, CUstream handle)
 	CUresult result = library_cuda.cuStreamGetCtx(handle, &owner);
 
 	if (result == CUDA_SUCCESS && owner != atomic_load(&context->handle))
-		return error_say(CUSTODY_E_MISMATCH, "the stream %p is of the context %p, not of %p",
+		return error_say(CUSTODY_E_MISMATCH, "stream %p is of context %p, not of %p",
 				 (void *)handle, (void *)owner,
 				 (void *)atomic_load(&context->handle));
 	return result;

@@ -26,7 +26,7 @@ struct note {
 	struct custody_stream *stream;
 	CUresult status;
 	pthread_t thread;
-	_Atomic int calls;
+	int calls; /* by atomic operations */
 };
 
 static void take_note(struct custody_stream *stream, CUresult status, void *argument)
