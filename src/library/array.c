@@ -115,14 +115,16 @@ static int create(struct custody_context *context, const struct layout *layout,
 {
 	struct custody_resource *resource;
 	struct custody_buffer *buffer;
+	struct error_kept kept;
 	int error = take_resource(context, named, &resource);
 
 	if (error)
 		return error;
 	error = custody_buffer_create(resource, layout->extent, stream, &buffer);
+	error_keep(&kept);
 	custody_resource_release(resource);
 	if (error)
-		return error;
+		return error_say_kept(error, &kept);
 	error = array_make(buffer, layout->before, layout, stream, array);
 	custody_buffer_release(buffer);
 	return error;

@@ -221,6 +221,7 @@ int custody_array_to_device(struct custody_context *context, const void *host,
 			    bool copy, struct custody_array *into, struct custody_array **array)
 {
 	struct custody_array *made = into;
+	struct error_kept kept;
 	int error = 0;
 
 	error_forget();
@@ -235,9 +236,11 @@ int custody_array_to_device(struct custody_context *context, const void *host,
 		error = custody_array_copy_from_host(made, host, layout, stream);
 	if (!error)
 		*array = made;
-	else if (!into)
-		custody_array_destroy(made);
-	return error;
+	if (!error || into)
+		return error;
+	error_keep(&kept);
+	custody_array_destroy(made);
+	return error_say_kept(error, &kept);
 }
 
 /* ------------------------------------------------------------ between two arrays */

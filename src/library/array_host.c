@@ -7,11 +7,14 @@ static int create(int error, struct custody_context *context, const struct custo
 		  struct custody_resource *resource, struct custody_stream *stream,
 		  struct custody_array **array)
 {
+	struct error_kept kept;
+
 	if (error)
 		return error;
 	error = custody_array_create(context, layout, resource, stream, array);
+	error_keep(&kept);
 	custody_resource_release(resource);
-	return error;
+	return error ? error_say_kept(error, &kept) : 0;
 }
 
 static int check(const struct custody_context *context, const struct custody_layout *layout,

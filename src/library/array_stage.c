@@ -117,6 +117,9 @@ void array_stage_collect(struct custody_context *context)
 		return;
 	for (stage = take_some(context); stage; stage = next) {
 		next = stage->next;
+		/* Of a context that was lost the event has gone with it. */
+		if (!context_is_fresh(context, stage->object.generation))
+			stage->event = NULL;
 		if (stage->event &&
 		    library_cuda.cuEventQuery(stage->event) == CUDA_ERROR_NOT_READY) {
 			put(stage);
@@ -138,8 +141,8 @@ int array_stage_new(const struct array_work *work, size_t bytes, void **stage)
 	if (error)
 		return error;
 	if (is_capturing)
-		return error_say(CUSTODY_E_CAPTURING, "the copy needs host memory of its own, which "
-				 "a graph cannot keep");
+		return error_say(CUSTODY_E_CAPTURING,
+				 "the copy needs host memory of its own, which no graph keeps");
 	*stage = malloc(bytes);
 	return *stage ? 0 : CUSTODY_E_NO_MEMORY;
 }

@@ -48,7 +48,7 @@ static int parse_type(const char *text, struct custody_type *type)
 				 text);
 	*type = (struct custody_type){ (enum custody_type_kind)text[1], bytes };
 	if (text[0] == '>' && bytes > 1)
-		return error_say(CUSTODY_E_UNSUPPORTED, "'%s' is in the other order of bytes", text);
+		return error_say(CUSTODY_E_UNSUPPORTED, "'%s' has the other order of bytes", text);
 	if (type->kind != CUSTODY_TYPE_BFLOAT && layout_is_type(*type))
 		return 0;
 	return error_say(CUSTODY_E_UNSUPPORTED, "'%s' is no type of libcustody's", text);
@@ -274,6 +274,7 @@ int custody_array_from_cai(struct custody_context *context, const struct custody
 {
 	struct custody_array *made = NULL;
 	struct custody_cai mine;
+	struct error_kept kept;
 	struct layout layout;
 	struct import *import;
 	int error;
@@ -290,11 +291,12 @@ int custody_array_from_cai(struct custody_context *context, const struct custody
 		return CUSTODY_E_NO_MEMORY;
 	*import = (struct import){ release, owner, NULL };
 	error = import_array(context, &mine, &layout, sync, stream, import, &made);
-	if (error) {
-		custody_stream_destroy(import->stream);
-		free(import);
-		return error;
+	if (!error) {
+		*array = made;
+		return 0;
 	}
-	*array = made;
-	return 0;
+	error_keep(&kept);
+	custody_stream_destroy(import->stream);
+	free(import);
+	return error_say_kept(error, &kept);
 }

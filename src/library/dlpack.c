@@ -289,7 +289,7 @@ static int read_axes(const struct custody_dlpack_tensor *tensor, struct custody_
 		given->shape[i] = (size_t)tensor->shape[i];
 		stride = tensor->strides ? tensor->strides[i] : 0;
 		if (__builtin_mul_overflow(stride, item, &stride))
-			return error_say(CUSTODY_E_INVALID, "the stride of axis %d is too large", i);
+			return error_say(CUSTODY_E_INVALID, "the stride of axis %d is none", i);
 		given->strides[i] = (ptrdiff_t)stride;
 	}
 	return 0;

@@ -218,7 +218,6 @@ static int check_arguments(const struct custody_context *context,
 static int keep_ranges(struct host_scope *scope, const struct custody_context *context,
 		       const struct custody_range *ranges, size_t count)
 {
-	scope->has_ended = true;
 	scope->ranges = calloc(count ? count : 1, sizeof(*scope->ranges));
 	if (!scope->ranges)
 		return CUSTODY_E_NO_MEMORY;
@@ -255,10 +254,8 @@ int host_begin(struct host_scope *scope, struct custody_context *context,
 	if (error)
 		return error;
 	error = register_all(scope, translate_flags(flags, is_mapped));
-	if (!error) {
-		scope->has_ended = false;
+	if (!error)
 		context_put(&scope->object, context, end_scope);
-	}
 	return library_leave(&call, error);
 }
 
@@ -299,29 +296,57 @@ static bool is_over(int error)
 	       error == CUSTODY_E_EXITING;
 }
 
+/* It is not this time's to end, and belongs to its context again. */
+static int keep_scope(struct host_scope *scope, int error)
+{
+	context_put(&scope->object, scope->object.context, end_scope);
+	return error;
+}
+
+static int enter_scope(struct library_call *call, const struct host_scope *scope)
+{
+	int error = context_enter(call, &scope->object);
+
+	if (error || !library_engine->is_capturing())
+		return error;
+	return library_leave(call, error_say(CUSTODY_E_CAPTURING,
+					     "a registration cannot end while a capture is live"));
+}
+
+/* Taking it out of its context comes first: a reset may be at it, and is waited for. */
 int host_end(struct host_scope *scope, void (*release)(struct host_scope *scope), bool *is_kept)
 {
 	struct library_call call;
 	int error, waited;
 
+	context_remove(&scope->object);
 	*is_kept = false;
 	if (scope->has_ended)
 		return 0;
-	error = context_enter(&call, &scope->object);
+	error = enter_scope(&call, scope);
 	if (is_over(error))
 		return 0;
-	if (!error && library_engine->is_capturing())
-		error = library_leave(&call, error_say(CUSTODY_E_CAPTURING, "a registration "
-						       "cannot end while a capture is live"));
 	*is_kept = error != 0;
 	if (error)
-		return error;
+		return keep_scope(scope, error);
 	waited = wait_for_users(scope);
 	if (release)
 		release(scope);
 	error = unregister_all(scope);
-	context_remove(&scope->object);
 	return library_leave(&call, waited ? waited : error);
+}
+
+void host_abandon(struct host_scope *scope)
+{
+	struct library_call call;
+
+	if (!scope->object.context)
+		return;
+	context_remove(&scope->object);
+	if (scope->has_ended || context_enter(&call, &scope->object))
+		return;
+	unregister_all(scope);
+	library_leave(&call, 0);
 }
 
 /* In a child of fork the lock may be held by a thread that is not there. */

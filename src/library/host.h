@@ -23,7 +23,7 @@ struct host_scope {
 	struct library_object object;
 	size_t count;
 	struct host_range *ranges;
-	bool has_ended; /* with its context, or because it never began */
+	bool has_ended; /* with its context */
 };
 
 /*
@@ -45,6 +45,9 @@ int host_begin(struct host_scope *scope, struct custody_context *context,
  * registrations, latest first.  `*is_kept`: it cannot be done now, and nothing was.
  */
 int host_end(struct host_scope *scope, void (*release)(struct host_scope *scope), bool *is_kept);
+
+/* Undo what host_begin() has done and nobody has seen; also during a capture. */
+void host_abandon(struct host_scope *scope);
 
 /* Give back the scope's host memory, though not the scope; the driver is not asked. */
 void host_forget(struct host_scope *scope);

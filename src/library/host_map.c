@@ -35,35 +35,37 @@ static int wrap_range(struct custody_context *context, const struct host_range *
 	return 0;
 }
 
-static int read_range_layout(struct layout *layout, const struct host_range *range,
+/* An array's layout, which is bytes where none is given. */
+static int read_range_layout(struct layout *layout, const struct custody_range *range,
 			     const struct custody_layout *given)
 {
 	const struct custody_layout bytes = { .size = sizeof(bytes), .ndim = 1,
 					      .shape = { range->bytes },
 					      .type = { CUSTODY_TYPE_UINT, 1 } };
+	int error = array_read_layout(layout, given ? given : &bytes);
 
-	return array_read_layout(layout, given ? given : &bytes);
+	if (error || layout->extent <= range->bytes)
+		return error;
+	return error_say(CUSTODY_E_BOUNDS, "elements reach over %zu bytes, the range has %zu",
+			 layout->extent, range->bytes);
 }
 
 static int make_array(struct custody_context *context, const struct host_range *range,
-		      const struct custody_layout *given, struct custody_stream *stream,
+		      const struct layout *layout, struct custody_stream *stream,
 		      struct custody_array **array)
 {
 	struct custody_buffer *buffer;
-	struct layout layout;
-	int error = read_range_layout(&layout, range, given);
+	int error = wrap_range(context, range, &buffer);
 
-	if (!error)
-		error = wrap_range(context, range, &buffer);
 	if (error)
 		return error;
-	error = array_make(buffer, layout.before, &layout, stream, array);
+	error = array_make(buffer, layout->before, layout, stream, array);
 	custody_buffer_release(buffer);
 	return error;
 }
 
 static int make_arrays(struct custody_map *map, struct custody_context *context,
-		       const struct custody_layout *layouts, unsigned int flags,
+		       const struct layout *layouts, unsigned int flags,
 		       struct custody_stream *stream)
 {
 	struct library_call call;
@@ -72,8 +74,8 @@ static int make_arrays(struct custody_map *map, struct custody_context *context,
 	if (error)
 		return error;
 	for (size_t i = 0; i < map->scope.count && !error; i++) {
-		error = make_array(context, &map->scope.ranges[i], layouts ? &layouts[i] : NULL,
-				   stream, &map->arrays[i]);
+		error = make_array(context, &map->scope.ranges[i], &layouts[i], stream,
+				   &map->arrays[i]);
 		if (!error)
 			map->arrays[i]->is_read_only = flags & CUSTODY_HOST_READ_ONLY;
 	}
@@ -92,20 +94,11 @@ static void close_buffers(struct host_scope *scope)
 
 static void discard(struct custody_map *map)
 {
-	for (size_t i = map->scope.count; map->arrays && i-- > 0;)
+	for (size_t i = map->scope.count; i-- > 0;)
 		custody_array_destroy(map->arrays[i]);
 	host_forget(&map->scope);
 	free(map->arrays);
 	free(map);
-}
-
-/* The end that undoes a beginning: its own errors would hide the one that led here. */
-static void unwind(struct custody_map *map)
-{
-	bool is_kept;
-
-	host_end(&map->scope, close_buffers, &is_kept);
-	discard(map);
 }
 
 static int check_device(struct custody_context *context)
@@ -120,42 +113,81 @@ static int check_device(struct custody_context *context)
 			 context->device->ordinal);
 }
 
-static int begin_map(struct custody_map *map, struct custody_context *context,
-		     const struct custody_range *ranges, const struct custody_layout *layouts,
-		     size_t count, unsigned int flags, struct custody_stream *stream)
+/* Before anything is registered, so that less has to be undone. */
+static int read_layouts(const struct custody_range *ranges, const struct custody_layout *given,
+			size_t count, struct layout *layouts)
 {
-	int error = host_begin(&map->scope, context, ranges, count, flags, true);
+	int error = 0;
 
-	if (error)
-		return error;
-	map->arrays = calloc(count ? count : 1, sizeof(*map->arrays));
-	if (!map->arrays)
+	for (size_t i = 0; i < count && !error; i++)
+		error = read_range_layout(&layouts[i], &ranges[i], given ? &given[i] : NULL);
+	return error;
+}
+
+/* A map of nothing yet, with room for its arrays; NULL: no memory. */
+static struct custody_map *new_map(size_t count)
+{
+	struct custody_map *map = calloc(1, sizeof(*map));
+
+	if (map)
+		map->arrays = calloc(count ? count : 1, sizeof(*map->arrays));
+	if (map && map->arrays)
+		return map;
+	free(map);
+	return NULL;
+}
+
+/* The arrays of a map that nobody has seen go with it, and so do the registrations. */
+static int undo(struct custody_map *map, int error)
+{
+	struct error_kept kept;
+
+	error_keep(&kept);
+	close_buffers(&map->scope);
+	host_abandon(&map->scope);
+	discard(map);
+	return error_say_kept(error, &kept);
+}
+
+static int begin_map(struct custody_context *context, const struct custody_range *ranges,
+		     const struct layout *layouts, size_t count, unsigned int flags,
+		     struct custody_stream *stream, struct custody_map **map)
+{
+	struct custody_map *made = new_map(count);
+	int error;
+
+	if (!made)
 		return CUSTODY_E_NO_MEMORY;
-	return make_arrays(map, context, layouts, flags, stream);
+	error = host_begin(&made->scope, context, ranges, count, flags, true);
+	if (!error)
+		error = make_arrays(made, context, layouts, flags, stream);
+	if (error)
+		return undo(made, error);
+	*map = made;
+	return 0;
 }
 
 int custody_map_begin(struct custody_context *context, const struct custody_range *ranges,
 		      const struct custody_layout *layouts, size_t count, unsigned int flags,
 		      struct custody_stream *stream, struct custody_map **map)
 {
-	struct custody_map *made;
+	struct layout *mine;
 	int error;
 
 	error_forget();
-	if (!map || !context)
-		return error_say(CUSTODY_E_INVALID, "the context, or where to put the map, is NULL");
+	if (!map || !context || (!ranges && count))
+		return error_say(CUSTODY_E_INVALID, "the context, the ranges, or where to put the "
+				 "map, are NULL");
 	error = check_device(context);
 	if (error)
 		return error;
-	made = calloc(1, sizeof(*made));
-	if (!made)
+	mine = calloc(count ? count : 1, sizeof(*mine));
+	if (!mine)
 		return CUSTODY_E_NO_MEMORY;
-	made->scope.has_ended = true;
-	error = begin_map(made, context, ranges, layouts, count, flags, stream);
-	if (error)
-		unwind(made);
-	else
-		*map = made;
+	error = read_layouts(ranges, layouts, count, mine);
+	if (!error)
+		error = begin_map(context, ranges, mine, count, flags, stream, map);
+	free(mine);
 	return error;
 }
 

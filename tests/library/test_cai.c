@@ -117,8 +117,8 @@ static const struct {
 } types[] = {
 	{ { CUSTODY_TYPE_BOOL, 1 }, "|b1" },	 { { CUSTODY_TYPE_INT, 1 }, "|i1" },
 	{ { CUSTODY_TYPE_UINT, 8 }, "<u8" },	 { { CUSTODY_TYPE_FLOAT, 2 }, "<f2" },
-	{ { CUSTODY_TYPE_COMPLEX, 16 }, "<c16" }, { { CUSTODY_TYPE_RECORD, 4000000000u }, "|V4000000000" },
-	{ { CUSTODY_TYPE_RECORD, 7 }, "|V7" },
+	{ { CUSTODY_TYPE_COMPLEX, 16 }, "<c16" }, { { CUSTODY_TYPE_RECORD, 7 }, "|V7" },
+	{ { CUSTODY_TYPE_RECORD, 4000000000u }, "|V4000000000" },
 };
 
 START_TEST(types_are_written_and_read_as_numpy_does)

@@ -1,54 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * DLPack both ways.  Who gives and who takes on the other side is written down here once
- * more, after the structures of DLPack 1.0 and not after libcustody's header.
- */
+/* DLPack both ways. */
 #include "arrays.h"
+#include "dlpack_peer.h"
 
 #include <pthread.h>
 #include <stdio.h>
-
-/* ------------------------------------------------------------------ the other side */
-
-typedef struct {
-	int32_t device_type;
-	int32_t device_id;
-} DLDevice;
-
-typedef struct {
-	uint8_t code;
-	uint8_t bits;
-	uint16_t lanes;
-} DLDataType;
-
-typedef struct {
-	void *data;
-	DLDevice device;
-	int32_t ndim;
-	DLDataType dtype;
-	int64_t *shape;
-	int64_t *strides;
-	uint64_t byte_offset;
-} DLTensor;
-
-typedef struct DLManagedTensor {
-	DLTensor dl_tensor;
-	void *manager_ctx;
-	void (*deleter)(struct DLManagedTensor *self);
-} DLManagedTensor;
-
-typedef struct {
-	uint32_t major;
-	uint32_t minor;
-} DLPackVersion;
-
-typedef struct DLManagedTensorVersioned {
-	DLPackVersion version;
-	void *manager_ctx;
-	void (*deleter)(struct DLManagedTensorVersioned *self);
-	uint64_t flags;
-	DLTensor dl_tensor;
-} DLManagedTensorVersioned;
 
 static struct custody_context *context;
 
@@ -169,7 +125,8 @@ static const struct {
 } types[] = {
 	{ { CUSTODY_TYPE_BOOL, 1 }, { 6, 8, 1 } },     { { CUSTODY_TYPE_INT, 8 }, { 0, 64, 1 } },
 	{ { CUSTODY_TYPE_UINT, 1 }, { 1, 8, 1 } },     { { CUSTODY_TYPE_FLOAT, 2 }, { 2, 16, 1 } },
-	{ { CUSTODY_TYPE_BFLOAT, 2 }, { 4, 16, 1 } },  { { CUSTODY_TYPE_COMPLEX, 16 }, { 5, 128, 1 } },
+	{ { CUSTODY_TYPE_BFLOAT, 2 }, { 4, 16, 1 } },
+	{ { CUSTODY_TYPE_COMPLEX, 16 }, { 5, 128, 1 } },
 };
 
 START_TEST(types_have_their_codes_both_ways)

@@ -363,7 +363,7 @@ START_TEST(mapped_range_without_a_layout_is_bytes)
 }
 END_TEST
 
-START_TEST(layout_that_reaches_beyond_its_range_undoes_the_map)
+START_TEST(layout_that_reaches_beyond_its_range_registers_nothing)
 {
 	const struct custody_range ranges[] = { pages(0, 1), pages(2, 1) };
 	struct custody_layout layouts[] = { line_of(10), line_of(PAGE) };
@@ -371,7 +371,37 @@ START_TEST(layout_that_reaches_beyond_its_range_undoes_the_map)
 
 	ck_is(custody_map_begin(context, ranges, layouts, 2, 0, NULL, &map), CUSTODY_E_BOUNDS);
 	ck_assert_ptr_null(map);
+	ck_assert_ptr_nonnull(strstr(custody_error_detail(), "the range has 4096"));
+	ck_assert_uint_eq(fixture_calls("cuMemHostRegister_v2"), 0);
+}
+END_TEST
+
+static CUgraph end_capture(struct custody_stream *stream)
+{
+	CUgraph graph = NULL;
+
+	ck_ok(custody_stream_end_capture(stream, &graph));
+	return graph;
+}
+
+START_TEST(map_that_failed_during_a_capture_left_its_ranges_registered)
+{
+	struct custody_stream_options options = { .size = sizeof(options), .is_nonblocking = true };
+	const struct custody_range ranges[] = { pages(0, 1), pages(2, 1) };
+	struct custody_stream *stream;
+	struct custody_map *map = NULL;
+
+	ck_ok(custody_stream_create(context, &options, &stream));
+	ck_ok(custody_stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_is(custody_map_begin(context, ranges, NULL, 2, 0, NULL, &map),
+	      CUDA_ERROR_INVALID_VALUE);
+	ck_assert_ptr_null(map);
+	ck_cu(cuGraphDestroy(end_capture(stream)));
 	ck_assert(!is_registered(0) && !is_registered(2));
+	ck_ok(custody_context_reset(context));
+	ck_ok(custody_map_begin(context, ranges, NULL, 2, 0, NULL, &map));
+	ck_ok(custody_map_end(map));
+	ck_ok(custody_stream_destroy(stream));
 }
 END_TEST
 
@@ -505,10 +535,11 @@ Suite *library_suite(void)
 	tests = add_case(suite, "maps", begin);
 	tcase_add_test(tests, mapped_range_is_an_array_that_the_device_reaches);
 	tcase_add_test(tests, mapped_range_without_a_layout_is_bytes);
-	tcase_add_test(tests, layout_that_reaches_beyond_its_range_undoes_the_map);
+	tcase_add_test(tests, layout_that_reaches_beyond_its_range_registers_nothing);
 	tcase_add_test(tests, view_dangled_after_the_end_of_its_map);
 	tcase_add_test(tests, array_of_a_read_only_map_is_not_written);
 	tests = add_case(suite, "failing maps", begin_without_pointers);
 	tcase_add_test(tests, map_that_gets_no_device_address_is_undone);
+	tcase_add_test(tests, map_that_failed_during_a_capture_left_its_ranges_registered);
 	return suite;
 }
