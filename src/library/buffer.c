@@ -209,13 +209,15 @@ static int end_last(struct custody_buffer *buffer)
 	struct library_call call;
 	bool has_entered = !atomic_load(&buffer->is_closed) &&
 			   !context_enter(&call, &buffer->object);
-	int error = has_entered ? close_last(buffer) : 0;
+	int error = has_entered ? close_last(buffer) : 0, lost;
 
 	if (error == CUSTODY_E_CAPTURING)
 		return library_leave(&call, error);
 	context_remove(&buffer->object);
+	lost = custody_resource_release(buffer->resource);
+	buffer->resource = NULL;
 	buffer_discard(buffer);
-	return has_entered ? library_leave(&call, error) : 0;
+	return has_entered ? library_leave(&call, error ? error : lost) : lost;
 }
 
 int custody_buffer_release(struct custody_buffer *buffer)

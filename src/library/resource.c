@@ -61,6 +61,8 @@ struct custody_resource *resource_new(const struct resource_ops *ops,
 
 void resource_discard(struct custody_resource *resource)
 {
+	if (resource_pool_is(resource) && library_is_usable())
+		resource_pool_forget(resource);
 	resource_registry_end(&resource->registry);
 	pthread_mutex_destroy(&resource->lock);
 	free(resource->space.access);
@@ -74,37 +76,60 @@ static bool wait_for_frees(void)
 	       library_cuda.cuCtxSynchronize() == CUDA_SUCCESS;
 }
 
+static bool find_more(struct custody_resource *resource)
+{
+	if (resource->facts.kind == CUSTODY_RESOURCE_CUSTOM || !wait_for_frees())
+		return false;
+	resource_pool_trim_all(resource->object.context->device);
+	return true;
+}
+
 /*
  * What is left of its memory goes with it; the program has no name for it any more.
- * Nobody has said which streams still use it.
+ * Nobody has said which streams still use it.  Returns the first error.
  */
-static void free_all(struct custody_resource *resource)
+static int free_all(struct custody_resource *resource)
 {
 	const struct resource_uses uses = { 0 };
 	struct resource_memory memory;
 	bool has_waited = resource->ops->honour == RESOURCE_QUEUED;
+	int first = 0, error;
 
 	while (resource_registry_pop(&resource->registry, &memory)) {
 		if (!has_waited)
 			wait_for_frees();
 		has_waited = true;
-		resource_give(resource, &memory, &uses);
+		error = resource_give(resource, &memory, &uses);
+		first = first ? first : error;
 	}
+	return first;
+}
+
+static int end_waiting(struct custody_resource *resource)
+{
+	CUstream waiting = atomic_exchange(&resource->waiting, NULL);
+
+	return waiting ? library_cuda.cuStreamDestroy(waiting) : CUDA_SUCCESS;
 }
 
 /* With the context entered, once: by a reset, or with the last reference. */
-static void end_resource(struct library_object *object)
+static int end_parts(struct custody_resource *resource)
 {
-	struct custody_resource *resource = (struct custody_resource *)object;
-	CUstream waiting;
+	int error = 0, lost = 0, waiting;
 
 	if (resource->facts.kind != CUSTODY_RESOURCE_CUSTOM)
-		free_all(resource);
+		error = free_all(resource);
 	if (resource->ops->end)
-		resource->ops->end(resource);
-	waiting = atomic_exchange(&resource->waiting, NULL);
-	if (waiting)
-		library_cuda.cuStreamDestroy(waiting);
+		lost = resource->ops->end(resource);
+	waiting = end_waiting(resource);
+	if (error || lost)
+		return error ? error : lost;
+	return waiting;
+}
+
+static void end_resource(struct library_object *object)
+{
+	end_parts((struct custody_resource *)object);
 }
 
 void resource_add(struct custody_resource *resource, struct custody_context *context)
@@ -125,28 +150,33 @@ void custody_resource_retain(struct custody_resource *resource)
 		atomic_fetch_add_explicit(&resource->references, 1, memory_order_relaxed);
 }
 
+/* A pool outlives the context whose end somebody else has brought about. */
+static int end_lost(struct custody_resource *resource)
+{
+	return resource_pool_is(resource) && library_is_usable() ? resource->ops->end(resource) : 0;
+}
+
 /* Where the driver may not be called, or has lost it already, host memory is all there is. */
-static void end_last(struct custody_resource *resource)
+static int end_last(struct custody_resource *resource)
 {
 	struct library_call call;
 	bool has_entered = !context_enter(&call, &resource->object);
+	int error;
 
 	context_remove(&resource->object);
-	if (has_entered)
-		end_resource(&resource->object);
+	error = has_entered ? end_parts(resource) : end_lost(resource);
 	if (resource->custom.destroy)
 		resource->custom.destroy(resource->self);
-	if (has_entered)
-		library_leave(&call, 0);
 	resource_discard(resource);
+	return has_entered ? library_leave(&call, error) : error;
 }
 
 int custody_resource_release(struct custody_resource *resource)
 {
-	if (resource &&
-	    atomic_fetch_sub_explicit(&resource->references, 1, memory_order_acq_rel) == 1)
-		end_last(resource);
-	return 0;
+	if (!resource ||
+	    atomic_fetch_sub_explicit(&resource->references, 1, memory_order_acq_rel) != 1)
+		return 0;
+	return end_last(resource);
 }
 
 /* ------------------------------------------------------------ out of memory */
@@ -170,7 +200,8 @@ static int say_out_of_memory(struct custody_resource *resource, size_t bytes)
 
 /*
  * The engine has flushed its queues and tried again each time by itself.  Frees in the
- * order of streams are waited for once, then it is the program's turn.
+ * order of streams are waited for once, and pools give up what they keep; then it is
+ * the program's turn.
  */
 int resource_insist(struct custody_resource *resource, size_t bytes, int (*attempt)(void *argument),
 		    void *argument)
@@ -179,8 +210,7 @@ int resource_insist(struct custody_resource *resource, size_t bytes, int (*attem
 	unsigned int attempts = 0;
 	int result = attempt(argument);
 
-	if (result == CUDA_ERROR_OUT_OF_MEMORY &&
-	    resource->facts.kind != CUSTODY_RESOURCE_CUSTOM && wait_for_frees())
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && find_more(resource))
 		result = attempt(argument);
 	while (result == CUDA_ERROR_OUT_OF_MEMORY && defer_ask_handler(context, bytes, &attempts))
 		result = attempt(argument);

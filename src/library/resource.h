@@ -61,7 +61,7 @@ struct resource_ops {
 			  struct custody_stream *stream, struct resource_memory *memory);
 
 	/* Give back what the driver holds for the resource itself; may be NULL. */
-	void (*end)(struct custody_resource *resource);
+	int (*end)(struct custody_resource *resource);
 };
 
 /* ---------------------------------------------------------- resource_registry.c */
@@ -115,6 +115,7 @@ enum { RESOURCE_DEVICES = 64 }; /* that a pool's access is kept for */
 struct resource_pool {
 	CUmemoryPool handle;
 	_Atomic uint64_t peers; /* bits of the ordinals that were given access */
+	struct custody_resource *next; /* of all, see resource_pool.c */
 };
 
 struct resource_virtual {
@@ -246,6 +247,12 @@ int resource_pool_create(struct custody_context *context, const CUmemPoolProps *
 int resource_pool_adopt(struct custody_context *context, CUmemoryPool pool,
 			const struct custody_resource_info *facts,
 			struct custody_resource **resource);
+
+/* It ends, and is trimmed no more. */
+void resource_pool_forget(struct custody_resource *resource);
+
+/* Take back what the pools of a device keep unused, for an allocation that has failed. */
+void resource_pool_trim_all(const struct custody_device *device);
 
 /* The device may use the pool's memory from now on, or no longer. */
 int resource_pool_grant(struct custody_resource *resource, int ordinal, bool can_access);

@@ -109,20 +109,62 @@ static void take_access(struct custody_resource *resource)
 			resource_pool_grant(resource, ordinal, false);
 }
 
-/* ------------------------------------------------------------ coming and going */
+/* ------------------------------------------------------------ all pools */
 
-/* Memory of it that is alive stays so; the driver keeps the pool until it is freed. */
-static void end_pool(struct custody_resource *resource)
+/* Of the list.  Held while pools are trimmed, so that none ends meanwhile. */
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct custody_resource *pools;
+
+static void enlist(struct custody_resource *resource)
+{
+	pthread_mutex_lock(&pools_lock);
+	resource->pool.next = pools;
+	pools = resource;
+	pthread_mutex_unlock(&pools_lock);
+}
+
+void resource_pool_forget(struct custody_resource *resource)
+{
+	struct custody_resource **place = &pools;
+
+	pthread_mutex_lock(&pools_lock);
+	while (*place && *place != resource)
+		place = &(*place)->pool.next;
+	if (*place)
+		*place = resource->pool.next;
+	pthread_mutex_unlock(&pools_lock);
+}
+
+void resource_pool_trim_all(const struct custody_device *device)
 {
 	struct resource_mode before;
 
+	resource_relax(&before);
+	pthread_mutex_lock(&pools_lock);
+	for (struct custody_resource *pool = pools; pool; pool = pool->pool.next)
+		if (pool->object.context->device == device && !pool->facts.is_imported)
+			library_cuda.cuMemPoolTrimTo(pool->pool.handle, 0);
+	pthread_mutex_unlock(&pools_lock);
+	resource_restore(&before);
+}
+
+/* ------------------------------------------------------------ coming and going */
+
+/* Memory of it that is alive stays so; the driver keeps the pool until it is freed. */
+static int end_pool(struct custody_resource *resource)
+{
+	struct resource_mode before;
+	CUresult result;
+
+	resource_pool_forget(resource);
 	if (!resource->pool.handle || !resource->facts.is_owned)
-		return;
+		return 0;
 	resource_relax(&before);
 	take_access(resource);
-	library_cuda.cuMemPoolDestroy(resource->pool.handle);
+	result = library_cuda.cuMemPoolDestroy(resource->pool.handle);
 	resource_restore(&before);
 	resource->pool.handle = NULL;
+	return result;
 }
 
 static const struct resource_ops pool_ops = {
@@ -143,6 +185,7 @@ int resource_pool_adopt(struct custody_context *context, CUmemoryPool pool,
 		return CUSTODY_E_NO_MEMORY;
 	made->pool.handle = pool;
 	resource_add(made, context);
+	enlist(made);
 	*resource = made;
 	return 0;
 }
