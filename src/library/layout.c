@@ -97,7 +97,7 @@ int layout_measure(struct layout *layout)
 
 /* ---------------------------------------------------------------- strides */
 
-/* The next axis of a compact layout; one without elements is passed over, as in NumPy. */
+/* The next axis of a compact layout; one without elements is passed over, or strides were 0. */
 static bool pack_axis(struct layout *layout, int axis, size_t *stride)
 {
 	layout->strides[axis] = (ptrdiff_t)*stride;

@@ -181,6 +181,12 @@ START_TEST(temporaries_end_with_their_context)
 	struct custody_array *array = make(&layout);
 
 	reorder(array, stream);
+	fixture_forget();
+	ck_ok(custody_context_reset(context));
+	ck_assert_uint_ge(fixture_calls("cuEventDestroy_v2"), 1);
+	destroy(array);
+	array = make(&layout);
+	reorder(array, NULL);
 	ck_ok(custody_device_reset(fixture_device(0)));
 	destroy(array);
 	ck_ok(custody_stream_destroy(stream));

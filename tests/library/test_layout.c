@@ -83,6 +83,18 @@ START_TEST(no_elements_is_contiguous_whatever_the_strides)
 }
 END_TEST
 
+START_TEST(strides_without_elements_pass_over_the_empty_axis)
+{
+	struct custody_layout given = { .ndim = 3, .shape = SHAPE(4, 0, 5) };
+	struct layout layout;
+
+	make(&layout, &given);
+	ck_assert_int_eq(layout.strides[2], 8);
+	ck_assert_int_eq(layout.strides[1], 40);
+	ck_assert_int_eq(layout.strides[0], 40);
+}
+END_TEST
+
 START_TEST(a_repeated_element_is_contiguous_in_no_order)
 {
 	struct custody_layout given = { .ndim = 2, .shape = SHAPE(3, 4), .has_strides = true,
@@ -283,6 +295,7 @@ START_TEST(a_slice_beyond_the_end_is_refused)
 	ck_assert_int_eq(layout_view_slice(&view, &layout, 0, 3, CUSTODY_REST, PTRDIFF_MIN,
 					   &moved), 0);
 	ck_assert_uint_eq(view.count, 1);
+	ck_assert_int_eq(view.strides[0], 8);
 }
 END_TEST
 
@@ -387,6 +400,7 @@ static void add_rules(TCase *tests)
 	tcase_add_test(tests, an_order_that_is_neither_c_nor_f_is_refused);
 	tcase_add_test(tests, no_axes_is_one_element_and_contiguous_in_both_orders);
 	tcase_add_test(tests, no_elements_is_contiguous_whatever_the_strides);
+	tcase_add_test(tests, strides_without_elements_pass_over_the_empty_axis);
 	tcase_add_test(tests, a_repeated_element_is_contiguous_in_no_order);
 	tcase_add_test(tests, axes_of_one_element_do_not_matter);
 	tcase_add_loop_test(tests, what_addresses_cannot_hold_is_refused, 0,

@@ -202,6 +202,7 @@ static bool slice_pair(struct pair *pair)
 	ck_assert_int_eq(layout_view_slice(&made.layout, &pair->layout, axis, from, to, step,
 					   &moved), 0);
 	count = size ? count_slow(from, to, step) : 0;
+	ck_assert(made.layout.count || moved == 0);
 	ck_assert_uint_eq(made.layout.shape[axis], count);
 	pick(&made.wanted, pair, axis, from, step, count);
 	made.base = pair->base + moved;
