@@ -117,8 +117,8 @@ static int make_target(struct custody_buffer *source, struct custody_stream *str
 	if (error)
 		return error;
 	if (!resource)
-		return error_say(CUSTODY_E_INVALID, "the buffer is of no resource, so there is none "
-				 "to make its copy of");
+		return error_say(CUSTODY_E_INVALID, "the buffer is of no resource, so there is "
+				 "none to make its copy of");
 	return custody_buffer_create(resource, source->memory.bytes, stream, target);
 }
 

@@ -79,7 +79,7 @@ int custody_buffer_set_free_stream(struct custody_buffer *buffer, struct custody
 	int error;
 
 	if (!stream)
-		return error_say(CUSTODY_E_INVALID, "the stream on which a buffer is freed is NULL");
+		return error_say(CUSTODY_E_INVALID, "a buffer is freed on a stream, not on NULL");
 	error = library_enter(&call);
 	if (!error)
 		error = buffer_check(buffer);

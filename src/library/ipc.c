@@ -21,8 +21,8 @@ static int kind_of(const struct custody_buffer *whole, enum ipc_kind *kind)
 		 resource->facts.is_shareable)
 		*kind = IPC_POOL;
 	else
-		return error_say(CUSTODY_E_UNSUPPORTED, "only buffers of the device resource and of "
-				 "shareable pools can be exported");
+		return error_say(CUSTODY_E_UNSUPPORTED, "only buffers of the device resource and "
+				 "of shareable pools can be exported");
 	return 0;
 }
 
@@ -83,7 +83,7 @@ int custody_buffer_export(struct custody_buffer *buffer, struct custody_ipc_desc
 	struct ipc_content content = { 0 };
 	struct library_call call;
 	int error = descriptor ? buffer_enter(&call, buffer) :
-				 error_say(CUSTODY_E_INVALID, "where to put the descriptor is NULL");
+				 error_say(CUSTODY_E_INVALID, "the descriptor is NULL");
 
 	if (error)
 		return error;
@@ -314,8 +314,8 @@ static int export_pool(struct custody_resource *resource, int *descriptor)
 {
 	if (!resource_pool_is(resource) || !resource->facts.is_shareable ||
 	    resource->facts.is_imported || !library_cuda.cuMemPoolExportToShareableHandle)
-		return error_say(CUSTODY_E_UNSUPPORTED, "only shareable pools of this process can be "
-				 "exported");
+		return error_say(CUSTODY_E_UNSUPPORTED, "only shareable pools of this process can "
+				 "be exported");
 	return library_cuda.cuMemPoolExportToShareableHandle(
 		descriptor, resource->pool.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }
@@ -324,7 +324,7 @@ int custody_resource_export(struct custody_resource *resource, int *descriptor)
 {
 	struct library_call call;
 	int error = descriptor ? resource_enter(&call, resource) :
-				 error_say(CUSTODY_E_INVALID, "where to put the descriptor is NULL");
+				 error_say(CUSTODY_E_INVALID, "the descriptor is NULL");
 
 	return error ? error : library_leave(&call, export_pool(resource, descriptor));
 }
@@ -345,7 +345,8 @@ static int import_pool(struct custody_context *context, int descriptor,
 
 	if (error)
 		return error;
-	if (!library_cuda.cuMemPoolImportFromShareableHandle || !library_cuda.cuMemPoolImportPointer)
+	if (!library_cuda.cuMemPoolImportFromShareableHandle ||
+	    !library_cuda.cuMemPoolImportPointer)
 		return error_say(CUSTODY_E_UNSUPPORTED, "the driver cannot import pools");
 	error = library_cuda.cuMemPoolImportFromShareableHandle(
 		&pool, (void *)(intptr_t)descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);

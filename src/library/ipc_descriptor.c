@@ -98,8 +98,8 @@ static int check(const struct layout *layout)
 				 "not", layout->kind);
 	if (!layout->bytes || layout->offset > layout->whole_bytes ||
 	    layout->bytes > layout->whole_bytes - layout->offset)
-		return error_say(CUSTODY_E_CORRUPT, "the descriptor is of %llu bytes from byte %llu "
-				 "of %llu on", (unsigned long long)layout->bytes,
+		return error_say(CUSTODY_E_CORRUPT, "the descriptor is of %llu bytes from byte "
+				 "%llu of %llu on", (unsigned long long)layout->bytes,
 				 (unsigned long long)layout->offset,
 				 (unsigned long long)layout->whole_bytes);
 	return 0;

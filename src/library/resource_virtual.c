@@ -13,8 +13,9 @@ size_t resource_virtual_round(const struct custody_resource *resource, size_t by
 {
 	const size_t granularity = resource->space.granularity;
 
-	return bytes > SIZE_MAX - granularity ? 0 :
-						(bytes + granularity - 1) / granularity * granularity;
+	if (bytes > SIZE_MAX - granularity)
+		return 0;
+	return (bytes + granularity - 1) / granularity * granularity;
 }
 
 void resource_virtual_describe(struct virtual_range *range, struct resource_memory *memory)

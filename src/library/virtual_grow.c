@@ -130,8 +130,8 @@ static int export(const struct custody_buffer *buffer, struct custody_virtual_pi
 	int error;
 
 	if (!buffer->resource->facts.is_shareable)
-		return error_say(CUSTODY_E_UNSUPPORTED, "the resource is not one whose memory can be "
-				 "exported");
+		return error_say(CUSTODY_E_UNSUPPORTED, "the resource is not one whose memory can "
+				 "be exported");
 	if (virtual_range_count(range) > most)
 		return error_say(CUSTODY_E_BOUNDS, "the buffer has %zu pieces, and there is room "
 				 "for %zu", virtual_range_count(range), most);
@@ -148,8 +148,8 @@ int custody_virtual_export(struct custody_buffer *buffer, struct custody_virtual
 	int error;
 
 	if (!pieces || !count)
-		return error_say(CUSTODY_E_INVALID, "where to put the pieces, or how many they are, "
-				 "is NULL");
+		return error_say(CUSTODY_E_INVALID, "where to put the pieces, or how many they "
+				 "are, is NULL");
 	error = enter(&call, buffer);
 	return error ? error : library_leave(&call, export(buffer, pieces, most, count));
 }
@@ -226,8 +226,8 @@ int custody_virtual_import(struct custody_resource *resource,
 	int error;
 
 	if (!pieces || !count || !buffer)
-		return error_say(CUSTODY_E_INVALID, "there are no pieces, or where to put the buffer "
-				 "is NULL");
+		return error_say(CUSTODY_E_INVALID, "there are no pieces, or where to put the "
+				 "buffer is NULL");
 	error = resource_enter(&call, resource);
 	if (error)
 		return error;

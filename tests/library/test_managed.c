@@ -5,6 +5,7 @@
 static const struct custody_location on_device = { CUSTODY_LOCATION_DEVICE, 0 };
 static const struct custody_location on_host = { CUSTODY_LOCATION_HOST, 0 };
 static const struct custody_location on_node = { CUSTODY_LOCATION_HOST_NUMA, 0 };
+static const struct custody_location wrong = { (enum custody_location_kind)9, 0 };
 static const struct custody_location nowhere = { CUSTODY_LOCATION_NONE, 0 };
 
 static struct custody_buffer *managed(size_t bytes)
@@ -94,9 +95,7 @@ START_TEST(pages_are_prefetched_to_where_they_are_wanted)
 	ck_is(custody_managed_prefetch(
 		      buffer, (struct custody_location){ CUSTODY_LOCATION_HOST_NUMA, -1 }, stream),
 	      CUSTODY_E_INVALID);
-	ck_is(custody_managed_prefetch(
-		      buffer, (struct custody_location){ (enum custody_location_kind)9, 0 }, stream),
-	      CUSTODY_E_INVALID);
+	ck_is(custody_managed_prefetch(buffer, wrong, stream), CUSTODY_E_INVALID);
 }
 END_TEST
 

@@ -590,7 +590,6 @@ CUresult memory_host_place(const void *address, size_t bytes, struct place *plac
 struct block *memory_block(enum block_kind kind, char *base, size_t size, size_t span);
 /* Takes a device block away: registry, context, pages. */
 void memory_drop(struct block *block);
-/* Bytes of the host; NULL: there are none. */
 char *memory_map_host(size_t bytes);
 /* Bytes of managed memory, NULL where there are none; `span` is in pages of the host. */
 char *memory_take_managed(struct device *device, size_t span);
