@@ -78,6 +78,12 @@ struct engine {
 	void (*mark)(bool is_library);
 
 	/*
+	 * From now on calls of this thread are told as if they came from there; NULL: from
+	 * where they come.  Returns what it was.
+	 */
+	const void *(*from)(const void *caller);
+
+	/*
 	 * The number of a living context, its queue opened; 0: it is not alive.
 	 * It is never used again, other than the handle.
 	 */

@@ -28,6 +28,7 @@ struct thread_segment {
 	uint32_t thread;	   /* number in the process, 0 before the first call */
 	uint32_t in_call;	   /* a call of the program is being recorded */
 	struct counter_block *counters; /* NULL: counts are dropped */
+	const void *caller; /* of libcustody, for which it makes calls; NULL: it makes none */
 };
 
 extern __thread struct thread_segment thread_segment __attribute__((tls_model("initial-exec")));

@@ -102,7 +102,7 @@ bool call_open(struct call *call, enum api api, const void *caller)
 	*call = (struct call){
 		.self = self,
 		.start = clock_ticks(self->clock),
-		.caller = caller,
+		.caller = call_caller(self, caller),
 		.api = (uint16_t)api,
 		.flags = RECORD_MORE,
 	};

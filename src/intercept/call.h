@@ -56,6 +56,12 @@ static inline bool call_is_open(struct thread_segment *self)
 	return __builtin_expect(segment_is_ready(self) && !self->in_call, 1) || call_enter(self);
 }
 
+/* Calls that libcustody makes for the program are told where the program called it. */
+static inline const void *call_caller(const struct thread_segment *self, const void *caller)
+{
+	return __builtin_expect(self->caller != NULL, 0) ? self->caller : caller;
+}
+
 static inline bool call_begin(struct call *call, enum api api, const void *caller)
 {
 	struct thread_segment *self = &thread_segment;
@@ -64,7 +70,7 @@ static inline bool call_begin(struct call *call, enum api api, const void *calle
 		return false;
 	self->in_call = 1;
 	call->self = self;
-	call->caller = caller;
+	call->caller = call_caller(self, caller);
 	call->api = (uint16_t)api;
 	call->flags = 0;
 	call->attempts = 0;
@@ -173,7 +179,7 @@ static inline bool call_begin_counted(struct call *call, enum api api, const voi
 		return false;
 	self->in_call = 1;
 	call->self = self;
-	call->caller = caller;
+	call->caller = call_caller(self, caller);
 	call->api = (uint16_t)api;
 	call->flags = RECORD_MORE;
 	call->attempts = 0;

@@ -103,6 +103,14 @@ static void mark(bool is_library)
 	deferral_is_library = is_library;
 }
 
+static const void *from(const void *caller)
+{
+	const void *before = thread_segment.caller;
+
+	thread_segment.caller = caller;
+	return before;
+}
+
 /* The memory of a green context is that of the device's primary one. */
 static uint32_t meet(CUcontext handle, int device, bool is_primary)
 {
@@ -178,6 +186,7 @@ static bool retire(uint32_t context, enum deferq_kind kind, uint64_t handle, con
 	if (!queue || !may_retire(kind) || !enter(&call, api, caller))
 		return false;
 	call.flags = 0;
+	call.caller = caller;
 	is_queued = deferq_add(queue, &item, &result, &waited, &report) == DEFERQ_QUEUED;
 	if (is_queued) {
 		call_returned(&call, CUDA_SUCCESS);
@@ -353,6 +362,7 @@ static struct engine engine = {
 	.is_recording = is_recording,
 	.generation = ask_generation,
 	.mark = mark,
+	.from = from,
 	.meet = meet,
 	.is_alive = is_alive,
 	.bury = bury,

@@ -406,6 +406,29 @@ START_TEST(a_number_ends_with_its_context)
 }
 END_TEST
 
+START_TEST(calls_are_told_where_the_program_called_the_library)
+{
+	const void *here = (const void *)cuMemFree_v2;
+	CUdeviceptr address;
+	CUresult result;
+
+	fake_look();
+	ck_assert_ptr_null(engine->from(here));
+	address = fake_block(4096);
+	ck_assert_uint_eq(record_caller(fake_look_one(RECORD_ALLOC, API_cuMemAlloc_v2)),
+			  (uintptr_t)here);
+	free_for_library(address);
+	ck_assert_uint_eq(record_caller(fake_look_one(RECORD_FREE, API_cuMemFree_v2)),
+			  (uintptr_t)here);
+	ck_assert_ptr_eq(engine->from(NULL), here);
+	ck_assert(engine->flush(context, true, &result));
+	ck_assert_uint_eq(record_caller(&fake_look()->record[0]), (uintptr_t)here);
+	address = fake_block(4096);
+	ck_assert_uint_ne(record_caller(fake_look_one(RECORD_ALLOC, API_cuMemAlloc_v2)),
+			  (uintptr_t)here);
+}
+END_TEST
+
 static void *free_elsewhere(void *address)
 {
 	cuMemFree_v2((CUdeviceptr)(uintptr_t)address);
@@ -638,6 +661,7 @@ int main(void)
 	tcase_add_test(tests, functions_are_found_by_their_exact_symbols);
 	tcase_add_test(tests, a_context_has_one_number);
 	tcase_add_test(tests, a_number_ends_with_its_context);
+	tcase_add_test(tests, calls_are_told_where_the_program_called_the_library);
 	tcase_add_test(tests, a_mark_is_its_threads_alone);
 	tcase_add_test(tests, ticks_become_nanoseconds);
 	tcase_add_test(tests, under_immediate_the_program_frees_at_once);
