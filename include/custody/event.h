@@ -46,7 +46,10 @@ CUSTODY_API int custody_event_query(struct custody_event *event, bool *is_done);
  */
 CUSTODY_API int custody_event_record(struct custody_event *event, struct custody_stream *stream);
 
-/* Later work of the stream waits; another context's or device's may be.  Event.wait(). */
+/*
+ * Later work of the stream waits; another context's or device's may be.  One that is
+ * capturing waits for events of its capture only: CUSTODY_E_CAPTURING.  Event.wait().
+ */
 CUSTODY_API int custody_event_wait(struct custody_event *event, struct custody_stream *stream);
 
 /* The calling thread waits; as custody_event_query() during a capture.  Event.synchronize(). */

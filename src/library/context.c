@@ -124,31 +124,41 @@ void context_lost(struct custody_context *context)
 
 /* ------------------------------------------------------------------ what is made in it */
 
+static struct library_object **list_of(struct custody_context *context,
+				       const struct library_object *object)
+{
+	return object->is_late ? &context->late_objects : &context->objects;
+}
+
 void context_put(struct library_object *object, struct custody_context *context,
 		 void (*end)(struct library_object *object))
 {
+	struct library_object **list = list_of(context, object);
+
 	object->context = context;
 	object->end = end;
 	object->previous = NULL;
 	object->is_ending = false;
 	pthread_mutex_lock(&context->objects_lock);
 	object->generation = atomic_load_explicit(&context->generation, memory_order_acquire);
-	object->next = context->objects;
+	object->next = *list;
 	if (object->next)
 		object->next->previous = object;
-	context->objects = object;
+	*list = object;
 	pthread_mutex_unlock(&context->objects_lock);
 }
 
 /* Under the lock; one that is out already is neither first nor behind another. */
 static void unlink_object(struct custody_context *context, struct library_object *object)
 {
-	if (!object->previous && context->objects != object)
+	struct library_object **list = list_of(context, object);
+
+	if (!object->previous && *list != object)
 		return;
 	if (object->previous)
 		object->previous->next = object->next;
 	else
-		context->objects = object->next;
+		*list = object->next;
 	if (object->next)
 		object->next->previous = object->previous;
 	object->next = object->previous = NULL;
@@ -175,10 +185,8 @@ void context_remove(struct library_object *object)
 }
 
 /* Under the lock, which is not held in end(): that may free what is the program's. */
-static void end_newest(struct custody_context *context)
+static void end_one(struct custody_context *context, struct library_object *object)
 {
-	struct library_object *object = context->objects;
-
 	unlink_object(context, object);
 	object->is_ending = true;
 	object->ender = pthread_self();
@@ -187,13 +195,18 @@ static void end_newest(struct custody_context *context)
 	pthread_mutex_lock(&context->objects_lock);
 	object->is_ending = false;
 	pthread_cond_broadcast(&context->objects_ended);
+	if (!object->ended)
+		return;
+	pthread_mutex_unlock(&context->objects_lock);
+	object->ended(object);
+	pthread_mutex_lock(&context->objects_lock);
 }
 
 void context_end_objects(struct custody_context *context)
 {
 	pthread_mutex_lock(&context->objects_lock);
-	while (context->objects)
-		end_newest(context);
+	while (context->objects || context->late_objects)
+		end_one(context, context->objects ? context->objects : context->late_objects);
 	pthread_mutex_unlock(&context->objects_lock);
 }
 

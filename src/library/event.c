@@ -9,7 +9,8 @@ struct custody_event {
 	struct library_object object;
 	CUevent handle;
 	_Atomic bool is_ended;	  /* the driver's event is gone, or someone is at it */
-	_Atomic bool is_captured; /* recorded last into a capture: no moment, and no question */
+	_Atomic bool is_recorded; /* by the library, or in another process */
+	_Atomic uint64_t capture; /* into which, the last time: no moment, and no question */
 	bool is_timed;
 	bool is_shareable;
 };
@@ -122,16 +123,18 @@ struct custody_context *custody_event_context(const struct custody_event *event)
 static int record(struct custody_event *event, struct custody_stream *stream)
 {
 	CUstream handle = stream_default_handle();
-	bool is_capturing;
+	uint64_t capture;
 	int error = stream ? stream_resolve(stream, event->object.context, &handle, NULL) : 0;
 
 	if (!error)
-		error = stream_ask_capturing(handle, &is_capturing);
+		error = stream_capture_ask(handle, &capture);
 	if (!error)
 		error = library_cuda.cuEventRecord(event->handle, handle);
-	if (!error)
-		atomic_store(&event->is_captured, is_capturing);
-	return error;
+	if (error)
+		return error;
+	atomic_store(&event->capture, capture);
+	atomic_store(&event->is_recorded, true);
+	return 0;
 }
 
 int custody_event_record(struct custody_event *event, struct custody_stream *stream)
@@ -142,11 +145,15 @@ int custody_event_record(struct custody_event *event, struct custody_stream *str
 	return error ? error : library_leave(&call, record(event, stream));
 }
 
-/* In a stream of a context which is current, the event's own or another. */
+/*
+ * In a stream of a context which is current, the event's own or another.  Where the
+ * program has recorded the event itself, only the driver knows what it stands for.
+ */
 static int await(struct custody_event *event, CUstream handle)
 {
-	bool is_capturing;
-	int error = stream_ask_capturing(handle, &is_capturing);
+	bool is_known = atomic_load(&event->is_recorded), is_capturing;
+	int error = is_known ? stream_capture_check(handle, atomic_load(&event->capture)) :
+			       stream_ask_capturing(handle, &is_capturing);
 
 	return error ? error : (int)library_cuda.cuStreamWaitEvent(handle, event->handle, 0);
 }
@@ -187,7 +194,7 @@ static int enter_passing(struct library_call *call, const struct custody_event *
 {
 	int error = enter(call, event);
 
-	if (error || !atomic_load(&event->is_captured))
+	if (error || !atomic_load(&event->capture))
 		return error;
 	return library_leave(call, error_say(CUSTODY_E_CAPTURING,
 					     "the event was recorded into a capture last"));
@@ -262,7 +269,7 @@ static int check_pair(const struct custody_event *from, const struct custody_eve
 		return error_say(CUSTODY_E_INVALID, "an event that is not timed has no time");
 	if (from->object.context != to->object.context)
 		return error_say(CUSTODY_E_MISMATCH, "the events are of two contexts");
-	if (atomic_load(&to->is_captured))
+	if (atomic_load(&to->capture))
 		return error_say(CUSTODY_E_CAPTURING, "the event was recorded into a capture last");
 	return 0;
 }
@@ -320,6 +327,7 @@ static int open_event(struct custody_context *context, const CUipcEventHandle *h
 		free(made);
 		return error;
 	}
+	atomic_init(&made->is_recorded, true);
 	context_put(&made->object, context, end_event);
 	*event = made;
 	return 0;

@@ -140,6 +140,7 @@ struct custody_context {
 	pthread_mutex_t objects_lock;
 	pthread_cond_t objects_ended; /* somebody's `is_ending` was taken back */
 	struct library_object *objects;
+	struct library_object *late_objects; /* those that end behind all others */
 };
 
 /*
@@ -154,6 +155,8 @@ struct library_object {
 	uint64_t generation; /* of the context when it was made */
 	struct library_object *next, *previous;
 	void (*end)(struct library_object *object);
+	void (*ended)(struct library_object *object); /* last of all, it may be freed there; NULL */
+	bool is_late; /* others need it for their own end; set before context_put() */
 	bool is_ending; /* `ender` is in end(), and whoever else destroys it waits for that */
 	pthread_t ender;
 };
@@ -265,6 +268,19 @@ int stream_finish(CUstream handle, bool is_synchronous);
  * the legacy stream, and any call on it would spoil the capture of a blocking one.
  */
 int stream_ask_capturing(CUstream handle, bool *is_capturing);
+
+/*
+ * The capture that a stream is in, 0: none; of one that was spoilt, and with a driver
+ * that tells no numbers, STREAM_CAPTURE_UNKNOWN.  A number never comes again.
+ */
+#define STREAM_CAPTURE_UNKNOWN UINT64_MAX
+int stream_capture_ask(CUstream handle, uint64_t *id);
+
+/*
+ * Whether the stream may wait for something from this capture, 0: from outside:
+ * CUSTODY_E_CAPTURING if it is in another capture, which would be lost.
+ */
+int stream_capture_check(CUstream handle, uint64_t from);
 
 /* The default stream's handle that the process has chosen. */
 CUstream stream_default_handle(void);

@@ -56,6 +56,20 @@ static int resolve_default(CUstream *handle)
 	return 0;
 }
 
+/* Its context was reset, or a reset of another thread has come to it by now. */
+static bool is_over(const struct custody_stream *stream)
+{
+	return !stream->is_default &&
+	       (atomic_load_explicit(&stream->is_ended, memory_order_acquire) ||
+		!context_is_fresh(stream->object.context, stream->object.generation));
+}
+
+static int say_over(const struct custody_stream *stream)
+{
+	return error_say(CUSTODY_E_STALE, "the context of stream %" PRIu64 " was reset after the "
+			 "stream was made", stream->id);
+}
+
 int stream_resolve(struct custody_stream *stream, const struct custody_context *context,
 		   CUstream *handle, bool *is_synchronous)
 {
@@ -66,9 +80,8 @@ int stream_resolve(struct custody_stream *stream, const struct custody_context *
 	if (stream->object.context != context)
 		return error_say(CUSTODY_E_MISMATCH, "stream %" PRIu64 " is of another context",
 				 stream->id);
-	if (!stream->is_default && !context_is_fresh(context, stream->object.generation))
-		return error_say(CUSTODY_E_STALE, "the context of stream %" PRIu64 " was reset "
-				 "after the stream was made", stream->id);
+	if (is_over(stream))
+		return say_over(stream);
 	*handle = stream->handle;
 	return 0;
 }
@@ -98,11 +111,14 @@ int stream_finish(CUstream handle, bool is_synchronous)
 
 int stream_enter(struct library_call *call, const struct custody_stream *stream)
 {
+	int error;
+
 	if (!stream)
 		return error_say(CUSTODY_E_INVALID, "the stream is NULL");
 	if (stream->is_default)
 		return library_enter_context(call, stream->object.context);
-	return context_enter(call, &stream->object);
+	error = context_enter(call, &stream->object);
+	return !error && is_over(stream) ? library_leave(call, say_over(stream)) : error;
 }
 
 int stream_enter_idle(struct library_call *call, const struct custody_stream *stream)
@@ -149,6 +165,7 @@ static struct custody_stream *new_stream(CUstream handle)
 		return NULL;
 	stream->handle = handle;
 	stream->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+	stream->object.is_late = true;
 	atomic_init(&stream->uses, 1);
 	atomic_init(&stream->references, 1);
 	return stream;

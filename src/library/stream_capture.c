@@ -7,6 +7,41 @@
 
 #include <inttypes.h>
 
+/* The first form of the question, which drivers have all; later ones have more to tell. */
+typedef __typeof__(CUresult(CUstream, CUstreamCaptureStatus *, cuuint64_t *)) ask_info;
+
+static uint64_t find_id(CUstream handle)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	ask_info *ask = (ask_info *)library_engine->find("cuStreamGetCaptureInfo");
+	cuuint64_t id = 0;
+
+	if (!ask || ask(handle, &status, &id) != CUDA_SUCCESS ||
+	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		return STREAM_CAPTURE_UNKNOWN;
+	return id;
+}
+
+int stream_capture_ask(CUstream handle, uint64_t *id)
+{
+	bool is_capturing;
+	int error = stream_ask_capturing(handle, &is_capturing);
+
+	*id = !error && is_capturing ? find_id(handle) : 0;
+	return error;
+}
+
+int stream_capture_check(CUstream handle, uint64_t from)
+{
+	uint64_t id;
+	int error = stream_capture_ask(handle, &id);
+
+	if (!error && id && id != from)
+		return error_say(CUSTODY_E_CAPTURING, "a stream that is capturing cannot wait for "
+				 "what is outside of the capture");
+	return error;
+}
+
 int custody_stream_is_capturing(struct custody_stream *stream, bool *is_capturing)
 {
 	struct library_call call;

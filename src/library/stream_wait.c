@@ -28,27 +28,15 @@ int custody_stream_query(struct custody_stream *stream, bool *is_done)
 	return library_leave(&call, result == CUDA_ERROR_NOT_READY ? 0 : (int)result);
 }
 
-/* A dependence on what is outside would spoil the capture. */
-static int check_captures(const struct custody_stream *stream, bool other_is_capturing)
-{
-	bool is_capturing;
-	int error = stream_ask_capturing(stream->handle, &is_capturing);
-
-	if (!error && is_capturing && !other_is_capturing)
-		error = error_say(CUSTODY_E_CAPTURING, "a stream that is capturing cannot wait for "
-				  "one that is not");
-	return error;
-}
-
 /* With the context of the other one current, and `event` its present end. */
-static int await(struct custody_stream *stream, CUevent event, bool other_is_capturing)
+static int await(struct custody_stream *stream, CUevent event, uint64_t capture)
 {
 	struct library_call call;
 	int error = stream_enter(&call, stream);
 
 	if (error)
 		return error;
-	error = check_captures(stream, other_is_capturing);
+	error = stream_capture_check(stream->handle, capture);
 	if (!error)
 		error = library_cuda.cuStreamWaitEvent(stream->handle, event, 0);
 	return library_leave(&call, error);
@@ -58,8 +46,8 @@ static int await(struct custody_stream *stream, CUevent event, bool other_is_cap
 static int await_end(struct custody_stream *stream, struct custody_stream *other)
 {
 	CUevent event;
-	bool other_is_capturing;
-	int destroyed, error = stream_ask_capturing(other->handle, &other_is_capturing);
+	uint64_t capture;
+	int destroyed, error = stream_capture_ask(other->handle, &capture);
 
 	if (!error)
 		error = library_cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
@@ -67,7 +55,7 @@ static int await_end(struct custody_stream *stream, struct custody_stream *other
 		return error;
 	error = library_cuda.cuEventRecord(event, other->handle);
 	if (!error)
-		error = await(stream, event, other_is_capturing);
+		error = await(stream, event, capture);
 	destroyed = library_cuda.cuEventDestroy(event);
 	return error ? error : destroyed;
 }

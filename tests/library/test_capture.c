@@ -384,6 +384,61 @@ START_TEST(wait_for_a_stream_outside_of_the_capture_is_refused)
 }
 END_TEST
 
+START_TEST(wait_for_an_event_outside_of_the_capture_is_refused)
+{
+	struct custody_stream *other = make_stream(true);
+	struct custody_event *before = make_event(), *outside = make_event();
+
+	ck_ok(custody_event_record(before, stream));
+	begin_capture();
+	ck_ok(custody_event_record(outside, other));
+	ck_is(custody_stream_wait_event(stream, before), CUSTODY_E_CAPTURING);
+	ck_is(custody_event_wait(outside, stream), CUSTODY_E_CAPTURING);
+	set(stream);
+	end_capture(1);
+	ck_ok(custody_event_wait(before, stream));
+}
+END_TEST
+
+START_TEST(wait_for_what_is_in_another_capture_is_refused)
+{
+	struct custody_stream *first = stream, *second = make_stream(true);
+	struct custody_event *event = make_event();
+
+	begin_capture();
+	ck_ok(custody_event_record(event, first));
+	stream = second;
+	begin_capture();
+	ck_is(custody_stream_wait_event(second, event), CUSTODY_E_CAPTURING);
+	ck_is(custody_stream_wait_stream(second, first), CUSTODY_E_CAPTURING);
+	set(second);
+	end_capture(1);
+	stream = first;
+	set(first);
+	end_capture(1);
+	begin_capture();
+	ck_is(custody_stream_wait_event(stream, event), CUSTODY_E_CAPTURING);
+	set(stream);
+	end_capture(1);
+}
+END_TEST
+
+/* Which the library knows nothing of. */
+START_TEST(events_that_the_program_records_fork_a_capture_too)
+{
+	struct custody_stream *other = make_stream(true);
+	struct custody_event *event = make_event();
+
+	begin_capture();
+	ck_cu(cuEventRecord(custody_event_handle(event), custody_stream_handle(stream)));
+	ck_ok(custody_event_wait(event, other));
+	ck_assert(is_capturing(other));
+	set(other);
+	ck_ok(custody_stream_wait_stream(stream, other));
+	end_capture(1);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ the suite */
 
 Suite *library_suite(void)
@@ -408,6 +463,9 @@ Suite *library_suite(void)
 	tcase_add_test(tests, stream_that_waits_for_the_capture_is_in_it);
 	tcase_add_test(tests, events_fork_and_join_a_capture);
 	tcase_add_test(tests, wait_for_a_stream_outside_of_the_capture_is_refused);
+	tcase_add_test(tests, wait_for_an_event_outside_of_the_capture_is_refused);
+	tcase_add_test(tests, wait_for_what_is_in_another_capture_is_refused);
+	tcase_add_test(tests, events_that_the_program_records_fork_a_capture_too);
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(waits, 60);
 	tcase_add_checked_fixture(waits, begin_with_a_gate, NULL);

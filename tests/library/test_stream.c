@@ -296,6 +296,35 @@ START_TEST(reset_destroys_the_streams_that_are_left)
 }
 END_TEST
 
+static struct custody_buffer *make_buffer(struct custody_stream *stream)
+{
+	struct custody_resource *resource = NULL;
+	struct custody_buffer *buffer = NULL;
+
+	ck_ok(custody_resource_current_pool(context, &resource));
+	ck_ok(custody_buffer_create(resource, 4096, stream, &buffer));
+	ck_ok(custody_resource_release(resource));
+	return buffer;
+}
+
+START_TEST(reset_ended_a_stream_before_the_buffer_that_was_to_be_freed_in_it)
+{
+	struct custody_buffer *buffer = make_buffer(NULL), *other = make_buffer(NULL);
+	struct custody_stream *first = make(), *second = make();
+
+	ck_ok(custody_buffer_record_stream(buffer, first));
+	ck_ok(custody_buffer_set_free_stream(other, second));
+	ck_ok(custody_stream_destroy(second));
+	fixture_forget();
+	ck_ok(custody_context_reset(context));
+	ck_assert_uint_eq(fixture_calls("cuMemFreeAsync"), 2);
+	ck_assert_uint_ge(fixture_calls("cuStreamDestroy_v2"), 2);
+	ck_ok(custody_buffer_release(buffer));
+	ck_ok(custody_buffer_release(other));
+	ck_ok(custody_stream_destroy(first));
+}
+END_TEST
+
 /* rapidsai/rmm#649, #2252: a new stream inherited what was kept for its handle. */
 START_TEST(handle_of_a_stream_that_is_gone_came_again)
 {
@@ -489,6 +518,7 @@ static void add_going(Suite *suite)
 	tcase_add_test(tests, busy_stream_is_destroyed_without_a_wait_and_its_work_is_done);
 	tcase_add_test(tests, stream_of_a_context_that_was_reset_is_stale_and_can_be_destroyed);
 	tcase_add_test(tests, reset_destroys_the_streams_that_are_left);
+	tcase_add_test(tests, reset_ended_a_stream_before_the_buffer_that_was_to_be_freed_in_it);
 	tests = add_case(suite, "going with settings", NULL);
 	tcase_add_test(tests, handle_of_a_stream_that_is_gone_came_again);
 	tcase_add_test(tests, destroying_after_a_fault_ended_the_process);
