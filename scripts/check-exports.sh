@@ -3,9 +3,10 @@
 #
 # What the interposer shows to the process it is loaded into: exactly the
 # symbols of driver.tbl, the two look-up functions, dlopen, those that NVTX, our late
-# library and libcustody ask for and those by which a program begins to use CUPTI; no versions,
-# nothing needed but libc's own, and no driver function wanted from elsewhere.  Of
-# what the driver loads late: the one symbol.
+# library and libcustody ask for and those by which a program begins to use CUPTI; no
+# versions, nothing needed but libc's own, and no driver function wanted from elsewhere.
+# Of what the driver loads late: the one symbol.  Of libcustody: what its map says, and
+# little static TLS, since programs load it late.
 set -u
 root=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 build=${top_builddir:-.}
@@ -73,6 +74,27 @@ for needed in $(readelf -dW "$late" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); d
 	*) complain "libcustody-inject.so needs $needed; only libc may be" ;;
 	esac
 done
+
+linked=$build/.libs/libcustody.so
+map=$root/src/library/libcustody.map
+difference=$(diff <(sed -n 's/^\t\([a-z0-9_]*\);$/\1/p' "$map" | sort) \
+	<(nm -D --defined-only "$linked" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort))
+[ -z "$difference" ] ||
+	complain "exports (>) differ from libcustody.map (<):" $'\n'"$(grep '^[<>]' <<<"$difference")"
+foreign=$(nm -D --defined-only "$linked" | awk '{ print $3 }' | grep -vE '^(custody_|CUSTODY_)')
+[ -z "$foreign" ] || complain "libcustody.so exports" $foreign
+undefined=$(nm -Du "$linked" | awk '{ print $2 }' | grep -E '^cu[A-Z]')
+[ -z "$undefined" ] || complain "libcustody.so wants driver functions:" $undefined
+for needed in $(readelf -dW "$linked" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+	case $needed in
+	libc.so.6 | ld-linux-*.so.* | libdl.so.2 | libpthread.so.0 | libm.so.6) ;;
+	*) complain "libcustody.so needs $needed; only libc's own may be" ;;
+	esac
+done
+tls=$((16#$(readelf -lW "$linked" | awk '$1 == "TLS" { print substr($6, 3) }')))
+[ $tls -le 800 ] || complain "libcustody.so has $tls bytes of static TLS; 800 are the most"
+readelf -dW "$linked" | grep -q NODELETE ||
+	complain "libcustody.so can be unloaded, while threads have still to end in it"
 
 [ $status -eq 0 ] &&
 	echo "check-exports: $(table_symbols | grep -c .) driver symbols, ${own_symbols[*]}"

@@ -256,12 +256,4 @@ it_can_be_loaded_late() {
 	expect_empty "standard error" err
 }
 
-# Others have static TLS too, and there is room for little.
-it_takes_little_of_what_each_thread_has() {
-	plain_build_only
-	local bytes
-	bytes=$((16#$(readelf -lW "$library" | awk '$1 == "TLS" { print substr($6, 3) }')))
-	[ "$bytes" -le 800 ] || fail "libcustody.so has $bytes bytes of static TLS"
-}
-
 run_behaviours "$@"
