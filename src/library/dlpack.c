@@ -319,13 +319,14 @@ static int import_tensor(struct custody_context *context,
 			 struct custody_array **array)
 {
 	struct layout layout;
-	char *first;
+	uintptr_t first;
 	int error = read_tensor(context, tensor, &layout);
 
 	if (error)
 		return error;
-	first = (char *)tensor->data + tensor->byte_offset;
-	error = array_wrap(context, first - layout.before, &layout, stream, release, owner, array);
+	first = (uintptr_t)tensor->data + tensor->byte_offset;
+	error = array_wrap(context, (void *)(first - layout.before), &layout, stream, release,
+			   owner, array);
 	if (error || !layout.count || tensor->device_type == CUSTODY_DLPACK_CPU ||
 	    (*array)->buffer->memory.device_pointer)
 		return error;

@@ -192,7 +192,7 @@ int layout_view_slice(struct layout *view, const struct layout *layout, int axis
 	count = size ? count_steps(from, to, step) : 0;
 	sliced.shape[axis] = count;
 	/* Of one element or none the stride is never used, and may be too large to tell. */
-	if (count > 1)
+	if (count > 1 && layout->count)
 		sliced.strides[axis] = layout->strides[axis] * step;
 	result = layout_measure(&sliced);
 	if (result)

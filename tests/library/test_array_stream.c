@@ -195,8 +195,11 @@ START_TEST(temporaries_end_with_their_context)
 	ck_ok(custody_array_fill(array, &(int32_t){ 0 }, NULL));
 	ck_assert_uint_eq(fixture_calls("cuEventQuery"), 0);
 	destroy(array);
-	reorder(make(&layout), NULL);
+	array = make(&layout);
+	reorder(array, stream = make_stream(context));
 	ck_ok(custody_shutdown());
+	destroy(array);
+	ck_ok(custody_stream_destroy(stream));
 }
 END_TEST
 

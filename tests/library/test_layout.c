@@ -277,7 +277,9 @@ END_TEST
 START_TEST(a_slice_beyond_the_end_is_refused)
 {
 	struct custody_layout given = { .ndim = 1, .shape = SHAPE(10) };
-	struct layout layout, view;
+	struct custody_layout none = { .ndim = 2, .shape = SHAPE(0, 5), .has_strides = true,
+				       .strides = { 8, PTRDIFF_MAX } };
+	struct layout layout, view, empty;
 	ptrdiff_t moved;
 
 	make(&layout, &given);
@@ -292,6 +294,9 @@ START_TEST(a_slice_beyond_the_end_is_refused)
 	ck_assert_uint_eq(view.count, 10);
 	ck_assert_uint_eq(view.before, 72);
 	ck_assert_int_eq(moved, 72);
+	make(&empty, &none);
+	ck_assert_int_eq(layout_view_slice(&view, &empty, 1, 0, 5, 2, &moved), 0);
+	ck_assert_uint_eq(view.shape[1], 3);
 	ck_assert_int_eq(layout_view_slice(&view, &layout, 0, 3, CUSTODY_REST, PTRDIFF_MIN,
 					   &moved), 0);
 	ck_assert_uint_eq(view.count, 1);
