@@ -20,8 +20,7 @@ check_object()
 {
 	local object=$1 file symbol
 	file=$(basename "$object" .o)
-	file=${file#*_la-}
-	file=${file#custody-}
+	file=${file##*-}
 	case $file in wrappers | wrappers_nop | cupti_nop) return ;; esac
 	while read -r _ _ symbol; do
 		case $symbol in
@@ -40,7 +39,7 @@ complain()
 }
 
 found=0
-for room in core intercept report; do
+for room in core intercept library report; do
 	for object in "$build/src/$room"/.libs/*.o "$build/src/$room"/*.o; do
 		[ -f "$object" ] || continue
 		found=$((found + 1))
