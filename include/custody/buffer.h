@@ -37,14 +37,20 @@ CUSTODY_API int custody_buffer_wrap(struct custody_context *context, void *point
 
 CUSTODY_API void custody_buffer_retain(struct custody_buffer *buffer);
 
-/* One reference less; NULL is fine.  The last one closes, on the free stream. */
+/*
+ * One reference less; NULL is fine.  The last one closes, on the free stream; where that
+ * is capturing this is CUSTODY_E_CAPTURING and the reference is kept, to be released
+ * again.  What the driver refuses to free is freed with the context.
+ */
 CUSTODY_API int custody_buffer_release(struct custody_buffer *buffer);
 
 /*
  * Free the memory now, on `stream`, or on the free stream where that is NULL.  A
- * closed buffer stays closed and this returns 0.  Work that was given before to that
- * stream, to streams of custody_buffer_record_stream() and, for memory that is
- * queued, to any stream of the context may still use the memory.
+ * closed buffer stays closed and this returns 0; where it fails nothing has changed, as
+ * with CUSTODY_E_CAPTURING if memory of a pool or virtual memory is used by a stream
+ * that is capturing.  Work that was given before to that stream, to streams of
+ * custody_buffer_record_stream() and, for memory that is queued, to any stream of the
+ * context may still use the memory.
  */
 CUSTODY_API int custody_buffer_close(struct custody_buffer *buffer, struct custody_stream *stream);
 CUSTODY_API bool custody_buffer_is_closed(const struct custody_buffer *buffer);

@@ -101,24 +101,37 @@ void buffer_discard(struct custody_buffer *buffer)
 
 /* ------------------------------------------------------------ closing */
 
-/* The program's function runs behind what others do with its memory. */
-static int release_foreign(struct custody_buffer *buffer, const struct resource_uses *uses)
+static int join_foreign(const struct custody_buffer *buffer, const struct resource_uses *uses)
 {
 	struct custody_context *context = uses->stream ? uses->stream->object.context :
 							 buffer->object.context;
 	CUstream handle;
-	int error = 0;
+	int error;
 
-	if (uses->other_count)
-		error = stream_resolve(uses->stream, context, &handle, NULL);
-	if (!error && uses->other_count)
-		error = resource_wait_stream(context, handle, uses);
-	if (!error && buffer->release)
-		buffer->release(buffer->owner, uses->stream);
-	return error;
+	if (!uses->other_count)
+		return 0;
+	error = stream_resolve(uses->stream, context, &handle, NULL);
+	return error ? error : resource_wait_stream(context, handle, uses);
 }
 
-static int free_memory(struct custody_buffer *buffer, const struct resource_uses *uses)
+/*
+ * The program's function runs behind what others do with its memory.  An owner is told
+ * at the end in any case: where the device is at fault there is nothing to wait for.
+ */
+static int release_foreign(struct custody_buffer *buffer, const struct resource_uses *uses,
+			   bool is_last)
+{
+	int error = join_foreign(buffer, uses);
+
+	if (error && (!is_last || error == CUSTODY_E_CAPTURING))
+		return error;
+	if (buffer->release)
+		buffer->release(buffer->owner, uses->stream);
+	return 0;
+}
+
+static int free_memory(struct custody_buffer *buffer, const struct resource_uses *uses,
+		       bool is_last)
 {
 	if (buffer->whole)
 		return 0;
@@ -126,22 +139,29 @@ static int free_memory(struct custody_buffer *buffer, const struct resource_uses
 		return ipc_close(buffer, uses);
 	if (buffer->resource)
 		return resource_give(buffer->resource, &buffer->memory, uses);
-	return release_foreign(buffer, uses);
+	return release_foreign(buffer, uses, is_last);
+}
+
+/* A reset has ended the stream already, and the default one does. */
+static struct custody_stream *living(struct custody_stream *stream)
+{
+	return stream && !stream->is_foreign && atomic_load(&stream->is_ended) ? NULL : stream;
 }
 
 /*
- * With the context entered.  Where that fails, and nothing is lost, the buffer is as
- * it was, to be closed again.
+ * With the context entered and a reference held: the program's function may let go of
+ * its own.  Where that fails, and nothing is lost, the buffer is as it was, to be
+ * closed again.
  */
-static int close_on(struct custody_buffer *buffer, struct custody_stream *stream)
+static int close_on(struct custody_buffer *buffer, struct custody_stream *stream, bool is_last)
 {
-	const struct resource_uses uses = { stream, buffer->others, buffer->other_count };
+	const struct resource_uses uses = { living(stream), buffer->others, buffer->other_count };
 	int error;
 
 	if (atomic_exchange(&buffer->is_closed, true))
 		return 0;
-	error = free_memory(buffer, &uses);
-	if (error && buffer->memory.pointer)
+	error = free_memory(buffer, &uses, is_last);
+	if (error && (buffer->memory.pointer || buffer->release))
 		atomic_store(&buffer->is_closed, false);
 	else
 		forget_others(buffer);
@@ -153,28 +173,45 @@ static void end_buffer(struct library_object *object)
 {
 	struct custody_buffer *buffer = (struct custody_buffer *)object;
 
-	close_on(buffer, buffer->free_stream);
+	custody_buffer_retain(buffer);
+	close_on(buffer, buffer->free_stream, true);
 	atomic_store(&buffer->is_closed, true);
+}
+
+static void leave_buffer(struct library_object *object)
+{
+	custody_buffer_release((struct custody_buffer *)object);
 }
 
 void buffer_add(struct custody_buffer *buffer)
 {
+	buffer->object.ended = leave_buffer;
 	context_put(&buffer->object, buffer->object.context, end_buffer);
+}
+
+static int close_now(struct custody_buffer *buffer, struct custody_stream *stream)
+{
+	struct library_call call;
+	int error = context_enter(&call, &buffer->object);
+
+	if (error)
+		return error;
+	return library_leave(&call,
+			     close_on(buffer, stream ? stream : buffer->free_stream, false));
 }
 
 int custody_buffer_close(struct custody_buffer *buffer, struct custody_stream *stream)
 {
-	struct library_call call;
-	int error;
+	int error, lost;
 
 	if (!buffer)
 		return error_say(CUSTODY_E_INVALID, "the buffer is NULL");
 	if (atomic_load(&buffer->is_closed))
 		return 0;
-	error = context_enter(&call, &buffer->object);
-	if (error)
-		return error;
-	return library_leave(&call, close_on(buffer, stream ? stream : buffer->free_stream));
+	custody_buffer_retain(buffer);
+	error = close_now(buffer, stream);
+	lost = custody_buffer_release(buffer);
+	return error ? error : lost;
 }
 
 void custody_buffer_retain(struct custody_buffer *buffer)
@@ -193,31 +230,46 @@ static bool is_left_to_graph(const struct custody_buffer *buffer, int error)
 /* The last reference, with the context entered.  A capture will end, and then it can. */
 static int close_last(struct custody_buffer *buffer)
 {
-	int error = close_on(buffer, buffer->free_stream);
+	int error = close_on(buffer, buffer->free_stream, true);
 
 	if (error == CUSTODY_E_CAPTURING)
 		custody_buffer_retain(buffer);
-	return is_left_to_graph(buffer, error) ? 0 : error;
+	if (!is_left_to_graph(buffer, error))
+		return error;
+	atomic_store(&buffer->is_closed, true);
+	return 0;
+}
+
+static int discard_last(struct custody_buffer *buffer)
+{
+	int error;
+
+	context_remove(&buffer->object);
+	error = custody_resource_release(buffer->resource);
+	buffer->resource = NULL;
+	buffer_discard(buffer);
+	return error;
 }
 
 /*
- * Where the driver may not be called, or has lost the memory already, there is host
- * memory to give back and no more.
+ * What cannot be freed now stays in its context, for a reset.  Where the driver may not
+ * be called, or has lost the memory already, there is host memory to give back and no
+ * more.
  */
 static int end_last(struct custody_buffer *buffer)
 {
 	struct library_call call;
 	bool has_entered = !atomic_load(&buffer->is_closed) &&
 			   !context_enter(&call, &buffer->object);
-	int error = has_entered ? close_last(buffer) : 0, lost;
+	int error, lost;
 
-	if (error == CUSTODY_E_CAPTURING)
+	if (!has_entered)
+		return discard_last(buffer);
+	error = close_last(buffer);
+	if (!atomic_load(&buffer->is_closed))
 		return library_leave(&call, error);
-	context_remove(&buffer->object);
-	lost = custody_resource_release(buffer->resource);
-	buffer->resource = NULL;
-	buffer_discard(buffer);
-	return has_entered ? library_leave(&call, error ? error : lost) : lost;
+	lost = discard_last(buffer);
+	return library_leave(&call, error ? error : lost);
 }
 
 int custody_buffer_release(struct custody_buffer *buffer)

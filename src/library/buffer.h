@@ -17,7 +17,7 @@ struct ipc_import;
 
 struct custody_buffer {
 	struct library_object object;
-	_Atomic uint32_t references;
+	_Atomic uint32_t references; /* 0: a last close has failed, and a reset tries again */
 	_Atomic bool is_closed;
 
 	struct custody_buffer *whole;	   /* of a part; it holds a reference */

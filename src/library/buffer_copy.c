@@ -5,6 +5,7 @@
  * memory of two devices is it the one that names both, as the way may lead by the host.
  */
 #include "library/buffer.h"
+#include "library/host.h"
 
 #include <string.h>
 
@@ -89,6 +90,15 @@ static int check_pair(const struct custody_buffer *source, const struct custody_
 	return 0;
 }
 
+/* Memory of the host that somebody else has given may be registered by the program. */
+static void note_host(const struct custody_buffer *buffer, const struct library_call *call)
+{
+	const struct custody_buffer *whole = buffer->whole ? buffer->whole : buffer;
+
+	if (!whole->resource && buffer->memory.host_pointer)
+		host_use(buffer->memory.host_pointer, buffer->memory.bytes, call->context);
+}
+
 /* `home` is the buffer whose default stream it is without a stream. */
 static int copy(struct custody_buffer *source, struct custody_buffer *target,
 		const struct custody_buffer *home, struct custody_stream *stream)
@@ -102,6 +112,8 @@ static int copy(struct custody_buffer *source, struct custody_buffer *target,
 		error = buffer_enter_stream(&call, home, stream, &handle, &is_synchronous);
 	if (error)
 		return error;
+	note_host(source, &call);
+	note_host(target, &call);
 	error = buffer_copy_bytes(target, 0, source, 0, source->memory.bytes, handle);
 	if (!error)
 		error = stream_finish(handle, is_synchronous && source->memory.bytes);
@@ -187,7 +199,13 @@ static int enter_range(struct library_call *call, const struct custody_buffer *b
 
 	if (!error)
 		error = check_range(buffer, offset, host, bytes);
-	return error ? error : buffer_enter_stream(call, buffer, stream, handle, is_synchronous);
+	if (!error)
+		error = buffer_enter_stream(call, buffer, stream, handle, is_synchronous);
+	if (error)
+		return error;
+	host_use(host, bytes, call->context);
+	note_host(buffer, call);
+	return 0;
 }
 
 int custody_buffer_write(struct custody_buffer *target, size_t offset, const void *host,
@@ -296,6 +314,7 @@ int custody_buffer_fill(struct custody_buffer *buffer, const void *value, size_t
 		error = buffer_enter_stream(&call, buffer, stream, &handle, &is_synchronous);
 	if (error || !buffer->memory.bytes)
 		return error ? error : library_leave(&call, 0);
+	note_host(buffer, &call);
 	error = fill_by_device(buffer, value, width, handle);
 	if (error == CUDA_ERROR_INVALID_VALUE && buffer->memory.host_pointer)
 		return library_leave(&call, fill_by_host(buffer, value, width, handle));

@@ -20,15 +20,24 @@ static struct custody_context *context_of(const struct custody_stream *stream,
 	return stream ? stream->object.context : context;
 }
 
-/* Do something to a stream in its own context.  One that died with its context is over. */
+/* It has died with its context, or is just about to: what was in it was waited for. */
+static bool is_over(const struct custody_stream *stream)
+{
+	return stream && !stream->is_foreign && atomic_load(&stream->is_ended);
+}
+
+/* Do something to a stream in its own context, unless it is over. */
 static int visit(struct custody_stream *stream, struct custody_context *context,
 		 int (*act)(struct custody_stream *stream, CUstream handle, void *argument),
 		 void *argument)
 {
 	struct library_call call;
 	CUstream handle = stream_default_handle();
-	int error = stream ? stream_enter(&call, stream) : library_enter_context(&call, context);
+	int error;
 
+	if (is_over(stream))
+		return 0;
+	error = stream ? stream_enter(&call, stream) : library_enter_context(&call, context);
 	if (error == CUSTODY_E_STALE)
 		return 0;
 	if (!error && stream)

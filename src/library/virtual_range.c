@@ -24,7 +24,7 @@ struct piece {
 
 struct virtual_range {
 	size_t count;
-	struct piece *pieces[]; /* NULL: dropped already */
+	struct piece *pieces[]; /* NULL: not made yet */
 };
 
 static bool is_last(_Atomic uint32_t *references)
@@ -182,21 +182,26 @@ static struct virtual_range *new_range(size_t count)
 	return range;
 }
 
+/*
+ * Until something is gone all of it stays.  After that the rest follows, and what cannot
+ * be unmapped is lost.
+ */
 int virtual_range_end(struct virtual_range *range, bool *is_gone)
 {
+	bool has_begun = false, is_dropped;
 	int first = 0, error;
 
-	*is_gone = true;
 	for (size_t i = range->count; i-- > 0;) {
 		if (!range->pieces[i])
 			continue;
-		error = drop_piece(range->pieces[i], is_gone);
+		error = drop_piece(range->pieces[i], &is_dropped);
+		*is_gone = is_dropped || has_begun;
 		if (!*is_gone)
 			return error;
-		range->pieces[i] = NULL;
-		if (!first)
-			first = error;
+		has_begun = true;
+		first = first ? first : error;
 	}
+	*is_gone = true;
 	free(range);
 	return first;
 }

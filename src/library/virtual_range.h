@@ -27,8 +27,8 @@ int virtual_range_grow(const struct resource_virtual *space, const struct virtua
 		       size_t bytes, struct virtual_range **range);
 
 /*
- * Nobody uses it any more.  Where a piece cannot be unmapped the range stays, to be
- * ended again, `*is_gone` false; what fails behind that is lost, and told.
+ * Nobody uses it any more.  Where the first piece cannot be unmapped the range stays, to
+ * be ended again, `*is_gone` false; what fails behind that is lost, and told.
  */
 int virtual_range_end(struct virtual_range *range, bool *is_gone);
 

@@ -216,6 +216,54 @@ START_TEST(an_owner_is_told_once_in_the_context_and_with_the_stream)
 }
 END_TEST
 
+struct holder {
+	struct custody_buffer *buffer;
+	int releases;
+};
+
+static void let_go(void *argument, struct custody_stream *stream)
+{
+	struct holder *holder = argument;
+
+	(void)stream;
+	holder->releases++;
+	ck_ok(custody_buffer_release(holder->buffer));
+}
+
+START_TEST(an_owner_may_let_go_of_the_buffer_while_it_is_told)
+{
+	struct custody_context *context = fixture_context(0);
+	struct holder closed = { 0 }, reset = { 0 };
+	char bytes[8];
+
+	ck_ok(custody_buffer_wrap(context, bytes, 8, let_go, &closed, &closed.buffer));
+	ck_ok(custody_buffer_wrap(context, bytes, 8, let_go, &reset, &reset.buffer));
+	ck_ok(custody_buffer_close(closed.buffer, NULL));
+	ck_assert_int_eq(closed.releases, 1);
+	ck_ok(custody_context_reset(context));
+	ck_assert_int_eq(reset.releases, 1);
+}
+END_TEST
+
+START_TEST(an_owner_is_told_though_the_device_cannot_be_waited_for)
+{
+	setenv("SIMCUDA_FAIL", "cuEventCreate:*:999", 1);
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream;
+	struct custody_buffer *buffer;
+	struct owner owner = { 0 };
+	char bytes[8];
+
+	ck_ok(custody_stream_create(context, NULL, &stream));
+	ck_ok(custody_buffer_wrap(context, bytes, 8, note_release, &owner, &buffer));
+	ck_ok(custody_buffer_record_stream(buffer, stream));
+	ck_is(custody_buffer_close(buffer, NULL), CUDA_ERROR_UNKNOWN);
+	ck_assert_int_eq(owner.releases, 0);
+	ck_ok(custody_buffer_release(buffer));
+	ck_assert_int_eq(owner.releases, 1);
+}
+END_TEST
+
 START_TEST(memory_of_the_host_is_the_hosts)
 {
 	struct custody_buffer *buffer, *empty;
@@ -348,6 +396,22 @@ START_TEST(a_reset_frees_buffers_with_parts_too)
 }
 END_TEST
 
+START_TEST(what_could_not_be_freed_with_the_last_reference_is_freed_by_a_reset)
+{
+	setenv("SIMCUDA_FAIL", "cuMemUnmap:1:999", 1);
+	struct custody_context *context = fixture_context(0);
+	size_t before = fixture_free_bytes(context);
+	struct custody_resource *resource;
+
+	ck_ok(custody_resource_virtual(context, NULL, &resource));
+	ck_is(custody_buffer_release(make(resource, MIB)), CUDA_ERROR_UNKNOWN);
+	ck_assert_uint_lt(fixture_free_bytes(context), before);
+	ck_ok(custody_context_reset(context));
+	ck_assert_uint_eq(fixture_free_bytes(context), before);
+	ck_ok(custody_resource_release(resource));
+}
+END_TEST
+
 /* A buffer's destructor after the death of its context crashed. */
 START_TEST(a_buffer_is_released_after_its_device_was_reset)
 {
@@ -380,6 +444,8 @@ Suite *library_suite(void)
 	tcase_add_test(life, the_last_reference_closes);
 	tcase_add_test(life, a_buffer_that_cannot_be_freed_can_be_closed_again);
 	tcase_add_test(life, an_owner_is_told_once_in_the_context_and_with_the_stream);
+	tcase_add_test(life, an_owner_may_let_go_of_the_buffer_while_it_is_told);
+	tcase_add_test(life, an_owner_is_told_though_the_device_cannot_be_waited_for);
 	tcase_add_test(life, memory_of_the_host_is_the_hosts);
 	tcase_add_test(life, wrapped_memory_is_what_the_driver_says);
 	tcase_add_test(parts, a_part_shows_the_bytes_of_the_whole);
@@ -387,6 +453,7 @@ Suite *library_suite(void)
 	tcase_add_test(parts, a_part_keeps_the_whole_and_frees_nothing);
 	tcase_add_test(parts, closing_the_whole_closes_its_parts);
 	tcase_add_test(parts, a_reset_frees_buffers_with_parts_too);
+	tcase_add_test(parts, what_could_not_be_freed_with_the_last_reference_is_freed_by_a_reset);
 	tcase_add_test(parts, a_buffer_is_released_after_its_device_was_reset);
 	suite_add_tcase(suite, life);
 	suite_add_tcase(suite, parts);

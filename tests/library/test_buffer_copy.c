@@ -201,6 +201,38 @@ START_TEST(pinned_and_managed_memory_is_written_and_read)
 }
 END_TEST
 
+static void CUDA_CB take_a_while(void *argument)
+{
+	(void)argument;
+	usleep(100000);
+}
+
+START_TEST(memory_that_is_pinned_stays_so_for_copies_of_other_devices)
+{
+	static char bytes[KIB];
+	const struct custody_range range = { bytes, sizeof(bytes) };
+	struct custody_context *home, *other;
+	struct custody_buffer *buffer;
+	struct custody_stream *stream;
+	struct custody_pin *pin;
+	bool is_done = false;
+
+	setenv("SIMCUDA_DEVICES", "2", 1);
+	home = fixture_context(0);
+	other = fixture_context(1);
+	buffer = make(device_of(other), KIB);
+	ck_ok(custody_stream_create(other, NULL, &stream));
+	ck_ok(custody_pin_begin(home, &range, 1, CUSTODY_HOST_PORTABLE, &pin));
+	ck_ok(custody_context_push(other));
+	ck_cu(cuLaunchHostFunc(custody_stream_handle(stream), take_a_while, NULL));
+	ck_ok(custody_context_pop(other));
+	ck_ok(custody_buffer_write(buffer, 0, bytes, KIB, stream));
+	ck_ok(custody_pin_end(pin));
+	ck_ok(custody_stream_query(stream, &is_done));
+	ck_assert(is_done);
+}
+END_TEST
+
 /* ------------------------------------------------------------ fills */
 
 START_TEST(a_buffer_is_filled_with_1_2_or_4_bytes)
@@ -279,6 +311,7 @@ Suite *library_suite(void)
 	tcase_add_test(copies, copies_need_no_current_context_and_leave_it_alone);
 	tcase_add_test(copies, a_part_of_a_buffer_is_written_and_read);
 	tcase_add_test(copies, pinned_and_managed_memory_is_written_and_read);
+	tcase_add_test(copies, memory_that_is_pinned_stays_so_for_copies_of_other_devices);
 	tcase_add_test(fills, a_buffer_is_filled_with_1_2_or_4_bytes);
 	tcase_add_test(fills, a_value_that_does_not_fit_is_refused);
 	tcase_add_test(fills, what_the_device_does_not_fill_the_host_fills);

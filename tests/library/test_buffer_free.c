@@ -275,6 +275,34 @@ START_TEST(streams_of_a_device_that_was_reset_are_over)
 }
 END_TEST
 
+static void check_reset_with_younger_streams(struct custody_resource *resource)
+{
+	struct custody_context *context = custody_resource_context(resource);
+	struct custody_buffer *buffer = make(resource, MIB, NULL);
+	struct custody_stream *own = stream_of(context), *other = stream_of(context);
+
+	ck_ok(custody_buffer_set_free_stream(buffer, own));
+	ck_ok(custody_buffer_record_stream(buffer, other));
+	ck_ok(custody_context_reset(context));
+	ck_assert(custody_buffer_is_closed(buffer));
+	ck_ok(custody_buffer_release(buffer));
+	ck_ok(custody_stream_destroy(own));
+	ck_ok(custody_stream_destroy(other));
+	ck_ok(custody_resource_release(resource));
+}
+
+START_TEST(a_reset_copes_with_streams_that_are_younger_than_buffers)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_resource *virtual;
+
+	check_reset_with_younger_streams(pool_of(context));
+	check_reset_with_younger_streams(device_of(context));
+	ck_ok(custody_resource_virtual(context, NULL, &virtual));
+	check_reset_with_younger_streams(virtual);
+}
+END_TEST
+
 static int releases;
 static bool was_done;
 static struct custody_stream *watched;
@@ -395,6 +423,7 @@ Suite *library_suite(void)
 	tcase_add_test(streams, pinned_memory_waits_for_a_recorded_stream_of_another_device);
 	tcase_add_test(streams, memory_waits_for_the_stream_of_another_device_that_it_is_closed_on);
 	tcase_add_test(streams, streams_of_a_device_that_was_reset_are_over);
+	tcase_add_test(streams, a_reset_copes_with_streams_that_are_younger_than_buffers);
 	tcase_add_test(streams, an_owner_is_told_behind_what_recorded_streams_do);
 	tcase_add_test(captures, a_pool_buffer_is_not_freed_on_a_stream_that_is_capturing);
 	tcase_add_test(captures, a_recorded_stream_that_is_capturing_is_not_drawn_in);
