@@ -55,9 +55,11 @@ static CUcontext last_handle(const struct custody_context *context)
 
 /* ------------------------------------------------------------------ coming to life */
 
-/* The handle goes last: who sees it finds the number. */
+/* Under the lock.  The handle goes last: who sees it finds the number. */
 static void set_alive(struct custody_context *context, CUcontext handle)
 {
+	if (!library_cuda.cuCtxGetId || library_cuda.cuCtxGetId(handle, &context->id))
+		context->id = 0;
 	atomic_store_explicit(&context->last, handle, memory_order_relaxed);
 	atomic_store_explicit(&context->number,
 			      library_engine->meet(handle, context->device->ordinal,
@@ -109,16 +111,46 @@ int context_revive(struct custody_context *context, CUcontext *handle)
 	return error;
 }
 
-void context_lost(struct custody_context *context)
+/* Under the lock, which keeps the handle what it is. */
+static void lose(struct custody_context *context)
+{
+	atomic_store_explicit(&context->handle, NULL, memory_order_release);
+	library_engine->bury(
+		atomic_exchange_explicit(&context->number, 0, memory_order_acq_rel));
+	atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
+	if (context->is_primary)
+		library_cuda.cuDevicePrimaryCtxRelease(context->device->handle);
+}
+
+void context_lose(struct custody_context *context)
 {
 	pthread_mutex_lock(&context->lock);
-	if (atomic_exchange_explicit(&context->handle, NULL, memory_order_acq_rel)) {
-		library_engine->bury(atomic_exchange_explicit(&context->number, 0,
-							      memory_order_acq_rel));
-		atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
-		if (context->is_primary)
-			library_cuda.cuDevicePrimaryCtxRelease(context->device->handle);
-	}
+	if (custody_context_handle(context))
+		lose(context);
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* Somebody may have brought a primary one back under its handle, which then has a new id. */
+static bool is_gone(const struct custody_context *context, CUcontext handle)
+{
+	unsigned long long id;
+	unsigned int flags;
+	CUdevice device;
+	int is_active = 1;
+
+	if (!context->is_primary)
+		return library_cuda.cuCtxGetDevice(&device) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (library_cuda.cuDevicePrimaryCtxGetState(context->device->handle, &flags, &is_active))
+		return false;
+	return !is_active || (context->id && library_cuda.cuCtxGetId(handle, &id) == CUDA_SUCCESS &&
+			      id != context->id);
+}
+
+void context_check(struct custody_context *context, CUcontext handle)
+{
+	pthread_mutex_lock(&context->lock);
+	if (custody_context_handle(context) == handle && is_gone(context, handle))
+		lose(context);
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -138,7 +170,6 @@ void context_put(struct library_object *object, struct custody_context *context,
 	object->context = context;
 	object->end = end;
 	object->previous = NULL;
-	object->is_ending = false;
 	pthread_mutex_lock(&context->objects_lock);
 	object->generation = atomic_load_explicit(&context->generation, memory_order_acquire);
 	object->next = *list;
@@ -164,14 +195,26 @@ static void unlink_object(struct custody_context *context, struct library_object
 	object->next = object->previous = NULL;
 }
 
-/* A reset on another thread may be at it: the object is its owner's to free after that. */
-static void wait_for_end(struct custody_context *context, const struct library_object *object)
+struct context_ender {
+	const struct library_object *object;
+	pthread_t thread;
+	struct context_ender *next;
+};
+
+static bool is_ended_by_another(const struct custody_context *context,
+				const struct library_object *object)
 {
-	while (object->is_ending && !pthread_equal(object->ender, pthread_self()))
-		pthread_cond_wait(&context->objects_ended, &context->objects_lock);
+	const struct context_ender *ender = context->enders;
+
+	while (ender && ender->object != object)
+		ender = ender->next;
+	return ender && !pthread_equal(ender->thread, pthread_self());
 }
 
-/* In a child of fork the lock may be held by a thread that is not there; nobody looks. */
+/*
+ * A reset on another thread may be at it: the object is its owner's to free after that.
+ * In a child of fork the lock may be held by a thread that is not there; nobody looks.
+ */
 void context_remove(struct library_object *object)
 {
 	struct custody_context *context = object->context;
@@ -179,34 +222,65 @@ void context_remove(struct library_object *object)
 	if (!library_is_usable())
 		return;
 	pthread_mutex_lock(&context->objects_lock);
-	wait_for_end(context, object);
+	while (is_ended_by_another(context, object))
+		pthread_cond_wait(&context->objects_ended, &context->objects_lock);
 	unlink_object(context, object);
 	pthread_mutex_unlock(&context->objects_lock);
 }
 
-/* Under the lock, which is not held in end(): that may free what is the program's. */
-static void end_one(struct custody_context *context, struct library_object *object)
+static void leave_enders(struct custody_context *context, const struct context_ender *ender)
 {
-	unlink_object(context, object);
-	object->is_ending = true;
-	object->ender = pthread_self();
-	pthread_mutex_unlock(&context->objects_lock);
-	object->end(object);
-	pthread_mutex_lock(&context->objects_lock);
-	object->is_ending = false;
+	struct context_ender **place = &context->enders;
+
+	while (*place != ender)
+		place = &(*place)->next;
+	*place = ender->next;
 	pthread_cond_broadcast(&context->objects_ended);
-	if (!object->ended)
-		return;
+}
+
+/* Under the lock, which is not held in what is called: the program's own may be behind it. */
+static void end_object(struct custody_context *context, struct library_object *object)
+{
+	struct context_ender ender = { object, pthread_self(), context->enders };
+	void (*ended)(struct library_object *object) = object->ended;
+	void (*end)(struct library_object *object) =
+		context_is_fresh(context, object->generation) ? object->end : object->lose;
+
+	unlink_object(context, object);
+	context->enders = &ender;
 	pthread_mutex_unlock(&context->objects_lock);
-	object->ended(object);
+	if (end)
+		end(object);
+	if (end && ended)
+		ended(object);
 	pthread_mutex_lock(&context->objects_lock);
+	leave_enders(context, &ender);
 }
 
 void context_end_objects(struct custody_context *context)
 {
 	pthread_mutex_lock(&context->objects_lock);
 	while (context->objects || context->late_objects)
-		end_one(context, context->objects ? context->objects : context->late_objects);
+		end_object(context, context->objects ? context->objects : context->late_objects);
+	pthread_mutex_unlock(&context->objects_lock);
+}
+
+static struct library_object *find_lost(const struct custody_context *context,
+					struct library_object *object)
+{
+	while (object && context_is_fresh(context, object->generation))
+		object = object->next;
+	return object;
+}
+
+void context_lose_objects(struct custody_context *context)
+{
+	struct library_object *object;
+
+	pthread_mutex_lock(&context->objects_lock);
+	while ((object = find_lost(context, context->objects)) != NULL ||
+	       (object = find_lost(context, context->late_objects)) != NULL)
+		end_object(context, object);
 	pthread_mutex_unlock(&context->objects_lock);
 }
 
@@ -383,10 +457,11 @@ int custody_context_push(struct custody_context *context)
 	if (!context)
 		return refuse_null("context");
 	error = library_enter(&call);
-	if (!error)
-		error = context_revive(context, &handle);
 	if (error)
 		return error;
+	error = context_revive(context, &handle);
+	if (error)
+		return library_leave(&call, error);
 	result = library_cuda.cuCtxPushCurrent(handle);
 	if (result == CUDA_SUCCESS)
 		stacked++;
@@ -436,6 +511,7 @@ static int end_call(CUcontext handle, bool has_pushed, int result)
 	return result;
 }
 
+/* In `body` the program's own calls are its own again, but for what is current. */
 int custody_context_call(struct custody_context *context, int (*body)(void *argument),
 			 void *argument)
 {
@@ -446,15 +522,15 @@ int custody_context_call(struct custody_context *context, int (*body)(void *argu
 
 	if (!body)
 		return refuse_null("body");
-	error = library_enter(&call);
-	if (!error && !context)
-		error = context_ask(&context);
+	error = context ? 0 : custody_context_current(-1, &context);
 	if (!error)
 		error = library_enter_context(&call, context);
 	if (error)
 		return error;
-	handle = custody_context_handle(context);
+	handle = call.handle;
 	has_pushed = call.has_pushed;
+	call.has_pushed = false;
+	library_leave(&call, 0);
 	return end_call(handle, has_pushed, body(argument));
 }
 

@@ -44,12 +44,13 @@ static int end_all(struct custody_context *context)
 	return (int)result;
 }
 
-/* Of a context that is not alive there is nothing to reset, and it stays so. */
+/* Of a context that is not alive there is nothing to reset but what it has lost. */
 static int reset(struct custody_context *context)
 {
 	struct library_call call;
 	int error;
 
+	context_lose_objects(context);
 	if (!custody_context_handle(context))
 		return 0;
 	error = library_enter_context(&call, context);
@@ -64,16 +65,16 @@ int custody_context_reset(struct custody_context *context)
 	if (!context)
 		return refuse_null("context");
 	error = library_enter(&call);
-	if (!error)
-		error = refuse_capture();
-	if (!error)
-		error = reset(context);
-	return error;
+	if (error)
+		return error;
+	error = refuse_capture();
+	return library_leave(&call, error ? error : reset(context));
 }
 
 /*
- * The driver's reset does away with whatever could not be released by itself, so its
- * word is the answer.  A reference that the program holds is of no more use to it.
+ * The driver's reset does away with whatever could not be released by itself, all of it
+ * after a fault, so its word is the answer.  A reference that the program holds is of
+ * no more use to it.
  */
 static int reset_driver(struct custody_context *context)
 {
@@ -102,13 +103,16 @@ int custody_device_reset(struct custody_device *device)
 	if (!device)
 		return refuse_null("device");
 	error = library_enter(&call);
-	if (!error)
-		error = refuse_capture();
 	if (error)
 		return error;
+	error = refuse_capture();
+	if (error)
+		return library_leave(&call, error);
 	reset(device->context);
 	error_forget();
-	return reset_driver(device->context);
+	error = reset_driver(device->context);
+	context_lose_objects(device->context);
+	return library_leave(&call, error);
 }
 
 /* ------------------------------------------------------------------ shutdown */
@@ -125,6 +129,7 @@ static int reset_all(void)
 	return first;
 }
 
+/* What could not be ended, after a fault, is lost with the context. */
 static int release(struct custody_context *context)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -134,21 +139,17 @@ static int release(struct custody_context *context)
 		result = library_cuda.cuDevicePrimaryCtxRelease(context->device->handle);
 		atomic_store_explicit(&context->handle, NULL, memory_order_release);
 		atomic_store_explicit(&context->number, 0, memory_order_release);
+		atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
 	}
 	pthread_mutex_unlock(&context->lock);
+	context_lose_objects(context);
 	return (int)result;
 }
 
-/* Where CUDA was never used there is nothing to end, and no driver is loaded for it. */
-int custody_shutdown(void)
+static int shut_down(void)
 {
-	int error, first;
+	int error = refuse_capture(), first;
 
-	error_forget();
-	error = library_check();
-	if (error || !library_is_usable())
-		return error;
-	error = refuse_capture();
 	if (error)
 		return error;
 	first = reset_all();
@@ -159,6 +160,20 @@ int custody_shutdown(void)
 			first = error;
 	}
 	return first;
+}
+
+/* Where CUDA was never used there is nothing to end, and no driver is loaded for it. */
+int custody_shutdown(void)
+{
+	struct library_call call;
+	int error;
+
+	error_forget();
+	error = library_check();
+	if (error || !library_is_usable())
+		return error;
+	error = library_enter(&call);
+	return error ? error : library_leave(&call, shut_down());
 }
 
 /* ------------------------------------------------------------------ contexts of the program */
@@ -229,8 +244,10 @@ int custody_context_wrap(CUcontext handle, struct custody_context **context)
 		*context = known;
 		return library_leave(&call, 0);
 	}
-	if (known)
-		context_lost(known);
+	if (known) {
+		context_lose(known);
+		context_lose_objects(known);
+	}
 	error_forget();
 	result = library_cuda.cuCtxPushCurrent(handle);
 	if (result != CUDA_SUCCESS)
@@ -260,7 +277,33 @@ static void let_go(struct custody_context *context)
 		library_engine->part(number);
 }
 
+static int refuse_unwrap(const struct custody_context *context)
+{
+	if (context->is_primary)
+		return error_say(CUSTODY_E_INVALID, "it is the primary context of device %d, which "
+						    "nobody has wrapped",
+				 context->device->ordinal);
+	return refuse_capture();
+}
+
 /* Where the program has destroyed it already, there is nobody to flush it for. */
+static int unwrap(struct custody_context *context)
+{
+	int error = refuse_unwrap(context);
+
+	if (error)
+		return error;
+	if (!atomic_exchange_explicit(&context->is_wrapped, false, memory_order_acq_rel))
+		return error_say(CUSTODY_E_CLOSED, "the context was unwrapped before");
+	error = reset(context);
+	if (error == CUSTODY_E_STALE)
+		context_lose(context);
+	else
+		let_go(context);
+	context_lose_objects(context);
+	return error == CUSTODY_E_STALE ? 0 : error;
+}
+
 int custody_context_unwrap(struct custody_context *context)
 {
 	struct library_call call;
@@ -269,21 +312,5 @@ int custody_context_unwrap(struct custody_context *context)
 	if (!context)
 		return 0;
 	error = library_enter(&call);
-	if (error)
-		return error;
-	if (context->is_primary)
-		return error_say(CUSTODY_E_INVALID, "it is the primary context of device %d, which "
-						    "nobody has wrapped",
-				 context->device->ordinal);
-	error = refuse_capture();
-	if (error)
-		return error;
-	if (!atomic_exchange_explicit(&context->is_wrapped, false, memory_order_acq_rel))
-		return error_say(CUSTODY_E_CLOSED, "the context was unwrapped before");
-	error = reset(context);
-	if (error == CUSTODY_E_STALE)
-		context_lost(context);
-	else
-		let_go(context);
-	return error == CUSTODY_E_STALE ? 0 : error;
+	return error ? error : library_leave(&call, unwrap(context));
 }

@@ -36,6 +36,7 @@
 	NEEDED(cuCtxSetCurrent)                                                                    \
 	NEEDED(cuCtxPushCurrent)                                                                   \
 	NEEDED(cuCtxPopCurrent)                                                                    \
+	OPTIONAL(cuCtxGetId)                                                                       \
 	NEEDED(cuCtxGetDevice)                                                                     \
 	NEEDED(cuCtxSynchronize)                                                                   \
 	NEEDED(cuCtxEnablePeerAccess)                                                              \

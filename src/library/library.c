@@ -34,6 +34,7 @@ static const struct row rows[] = { CUDA_FUNCTIONS(NEEDED, OPTIONAL) };
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool has_functions;
 static _Atomic bool is_ready;
+static _Atomic bool is_recorded; /* which does not change any more */
 static _Atomic bool is_touched; /* the driver has been called, with success as far as known */
 static _Atomic bool is_forked;
 static _Atomic bool is_exiting;
@@ -224,6 +225,7 @@ static int start(void)
 static void finish_start(void)
 {
 	atexit(note_exit);
+	atomic_store_explicit(&is_recorded, library_engine->is_recording(), memory_order_relaxed);
 	atomic_store_explicit(&init_text, NULL, memory_order_release);
 	atomic_store_explicit(&is_ready, true, memory_order_release);
 }
@@ -289,13 +291,65 @@ const char *custody_init_error(void)
 	return library_init() ? keep(&told, custody_error_detail()) : NULL;
 }
 
+/* ------------------------------------------------------------------ who has called */
+
+enum { FRAMES_MOST = 32, FRAME_BYTES_MOST = 1 << 20 };
+
+/* The linker's: what lies in between is ours. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char etext[] __attribute__((visibility("hidden")));
+
+static bool is_ours(const void *address)
+{
+	return (uintptr_t)address - (uintptr_t)__ehdr_start <
+	       (uintptr_t)etext - (uintptr_t)__ehdr_start;
+}
+
+/*
+ * Where the program, or whoever it is, has called into this library.  All files of this
+ * room are compiled with frame pointers, so the chain holds for as far as it is ours.
+ */
+static const void *find_caller(void)
+{
+	void *const *frame = __builtin_frame_address(0), *const *next;
+
+	for (int i = 0; i < FRAMES_MOST; i++) {
+		if (!is_ours(frame[1]))
+			return frame[1];
+		next = frame[0];
+		if (next <= frame || (uintptr_t)next - (uintptr_t)frame > FRAME_BYTES_MOST)
+			break;
+		frame = next;
+	}
+	return NULL;
+}
+
+/* In a trace a block is the program's, not ours. */
+static void note_caller(struct library_call *call)
+{
+	if (!atomic_load_explicit(&is_recorded, memory_order_relaxed))
+		return;
+	call->from = library_engine->from(find_caller());
+	call->has_noted = true;
+}
+
 /* ------------------------------------------------------------------ entering and leaving */
 
 int library_enter(struct library_call *call)
 {
+	int error;
+
 	*call = (struct library_call){ 0 };
 	error_forget();
-	return library_init();
+	error = library_init();
+	if (!error)
+		note_caller(call);
+	return error;
+}
+
+static bool is_of_a_dead_context(int result)
+{
+	return result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static int push(struct library_call *call, struct custody_context *context, CUcontext handle)
@@ -306,8 +360,8 @@ static int push(struct library_call *call, struct custody_context *context, CUco
 	if (result == CUDA_SUCCESS && before == handle)
 		return 0;
 	result = library_cuda.cuCtxPushCurrent(handle);
-	if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-		context_lost(context);
+	if (is_of_a_dead_context((int)result))
+		context_check(context, handle);
 	if (result != CUDA_SUCCESS)
 		return error_say((int)result, "the context of device %d cannot be made current",
 				 context->device->ordinal);
@@ -315,18 +369,25 @@ static int push(struct library_call *call, struct custody_context *context, CUco
 	return 0;
 }
 
-int library_enter_context(struct library_call *call, struct custody_context *context)
+static int enter_context(struct library_call *call, struct custody_context *context)
 {
 	CUcontext handle;
-	int error = library_enter(call);
+	int error = context_revive(context, &handle);
 
 	if (!error)
-		error = context_revive(context, &handle);
-	if (!error)
 		error = push(call, context, handle);
-	if (!error)
-		call->context = context;
-	return error;
+	if (error)
+		return library_leave(call, error);
+	call->context = context;
+	call->handle = handle;
+	return 0;
+}
+
+int library_enter_context(struct library_call *call, struct custody_context *context)
+{
+	int error = library_enter(call);
+
+	return error ? error : enter_context(call, context);
 }
 
 static int say_stale(const struct custody_context *context)
@@ -344,8 +405,8 @@ int library_enter_object(struct library_call *call, struct custody_context *cont
 	if (error)
 		return error;
 	if (!context_is_fresh(context, generation))
-		return say_stale(context);
-	error = library_enter_context(call, context);
+		return library_leave(call, say_stale(context));
+	error = enter_context(call, context);
 	if (!error && !context_is_fresh(context, generation))
 		return library_leave(call, say_stale(context));
 	return error;
@@ -355,11 +416,13 @@ int library_leave(struct library_call *call, int result)
 {
 	CUcontext popped;
 
+	if (call->context && is_of_a_dead_context(result))
+		context_check(call->context, call->handle);
 	if (call->has_pushed)
 		library_cuda.cuCtxPopCurrent(&popped);
-	call->has_pushed = false;
-	if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED && call->context)
-		context_lost(call->context);
+	if (call->has_noted)
+		library_engine->from(call->from);
+	*call = (struct library_call){ 0 };
 	return result;
 }
 

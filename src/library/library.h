@@ -44,7 +44,10 @@ int library_init(void);
 /* What library_enter() has to put back. */
 struct library_call {
 	struct custody_context *context; /* NULL: none was asked for */
+	CUcontext handle; /* of the context */
+	const void *from; /* what the engine had before, if `has_noted` */
 	bool has_pushed;
+	bool has_noted;
 };
 
 /* Begin a public function that needs the driver, but no context. */
@@ -127,6 +130,7 @@ struct custody_context {
 	_Atomic(CUcontext) handle; /* NULL: a primary one that is not retained now */
 	_Atomic uint64_t generation; /* rises with each reset, from 1 */
 	_Atomic uint32_t number;   /* of the engine; 0: none */
+	unsigned long long id;	   /* of the driver's, under `lock`; 0: unknown */
 	_Atomic(CUcontext) last; /* handle that it had; a primary one gets the same again */
 	bool is_primary;
 	_Atomic bool is_wrapped;
@@ -138,7 +142,8 @@ struct custody_context {
 
 	/* Everything that was made in it and is alive, under `objects_lock`. */
 	pthread_mutex_t objects_lock;
-	pthread_cond_t objects_ended; /* somebody's `is_ending` was taken back */
+	pthread_cond_t objects_ended; /* somebody has left `enders` */
+	struct context_ender *enders; /* who is at the end of an object */
 	struct library_object *objects;
 	struct library_object *late_objects; /* those that end behind all others */
 };
@@ -149,16 +154,21 @@ struct custody_context {
  * before the generation rises: it frees the driver's part (or leaves that to the
  * death of the context, for what a reset of the device destroys anyway) and marks
  * the object dead; the host memory stays its owner's.
+ *
+ * Where the context has died before, `lose` is called instead, if there is one: it does
+ * the same without a call about what the driver had, which has gone with the context.
+ * None of the three is called with a lock held, and the object is not touched afterwards,
+ * so that its owner may free it in there.  What is not given to context_put() is set
+ * ahead of it.
  */
 struct library_object {
 	struct custody_context *context;
 	uint64_t generation; /* of the context when it was made */
 	struct library_object *next, *previous;
 	void (*end)(struct library_object *object);
-	void (*ended)(struct library_object *object); /* last of all, it may be freed there; NULL */
-	bool is_late; /* others need it for their own end; set before context_put() */
-	bool is_ending; /* `ender` is in end(), and whoever else destroys it waits for that */
-	pthread_t ender;
+	void (*lose)(struct library_object *object);  /* NULL: nothing is to be done */
+	void (*ended)(struct library_object *object); /* after either; NULL */
+	bool is_late; /* others need it for their own end */
 };
 
 /* Enter a new object into its context's list, and take it out again; any thread. */
@@ -190,8 +200,14 @@ void context_enlist(struct custody_context *context, struct custody_device *devi
 /* Its handle, alive: a primary context is retained if it is not. */
 int context_revive(struct custody_context *context, CUcontext *handle);
 
-/* A call has found the context destroyed by somebody else: all that was in it is stale. */
-void context_lost(struct custody_context *context);
+/*
+ * A call in a context, which has this handle and is current, was told of one that is
+ * destroyed.  If it is this one, by somebody else, all that was made in it is stale.
+ */
+void context_check(struct custody_context *context, CUcontext handle);
+
+/* It is destroyed: the engine is told, and a reference of ours given back. */
+void context_lose(struct custody_context *context);
 
 /* Make it current on this thread instead of what is, and remember that it was us. */
 int context_select(struct custody_context *context);
@@ -211,8 +227,12 @@ bool context_is_primary(CUcontext handle, const struct custody_device *device);
 /* The newest of all, from which `next` leads on. */
 struct custody_context *context_first(void);
 
-/* End all that was made in it, newest first. */
+/*
+ * End all that was made in it, newest first, with the context current; or only what it
+ * has lost, whatever is current.
+ */
 void context_end_objects(struct custody_context *context);
+void context_lose_objects(struct custody_context *context);
 
 /* --------------------------------------------------------------- device.c */
 

@@ -10,10 +10,11 @@ static int turn(bool on)
 	struct library_call call;
 	int error = library_enter(&call);
 
-	if (!error)
-		error = context_ask(&context);
 	if (error)
 		return error;
+	error = context_ask(&context);
+	if (error)
+		return library_leave(&call, error);
 	return library_leave(&call, (int)(on ? library_cuda.cuProfilerStart() :
 					       library_cuda.cuProfilerStop()));
 }
