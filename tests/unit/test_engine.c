@@ -3,10 +3,9 @@
  * The table by which libcustody works through the frame, behind the real wrappers:
  * whose frees are put off and how, and what a child of fork gets.
  */
-#include "intercept/engine.h"
 #include "core/gate.h"
 #include "core/pending.h"
-#include "fake_queue.h"
+#include "engine_client.h"
 #include "intercept/deferral.h"
 #include "intercept/real.h"
 
@@ -17,73 +16,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct engine *engine;
-static uint32_t context;
-
-static void begin_engine(void)
-{
-	engine = custody_engine(ENGINE_VERSION);
-	ck_assert_ptr_nonnull(engine);
-	context = engine->meet(fake_context, 0, false);
-	ck_assert_uint_ne(context, 0);
-}
-
-static void start(const char *policy)
-{
-	fake_queue_prepare(policy, false);
-	fake_start();
-	begin_engine();
-	fake_look();
-}
-
 static void start_immediate(void)
 {
-	start("immediate");
+	engine_start("immediate");
 }
 
 static void start_deferred(void)
 {
-	start("deferred");
+	engine_start("deferred");
 }
 
 static void start_nowait(void)
 {
-	start("nowait");
-}
-
-static CUresult free_for_library(CUdeviceptr address)
-{
-	CUresult result;
-
-	engine->mark(true);
-	result = cuMemFree_v2(address);
-	engine->mark(false);
-	return result;
-}
-
-/* So many blocks, which lie one behind the other, freed by the library. */
-static CUdeviceptr free_new(uint32_t count)
-{
-	CUdeviceptr first = fake_block(4096);
-
-	for (uint32_t i = 1; i < count; i++)
-		fake_block(4096);
-	for (uint32_t i = 0; i < count; i++)
-		ck_assert_int_eq(free_for_library(first + i * 4096), CUDA_SUCCESS);
-	return first;
-}
-
-static struct deferq_statistics ask_statistics(void)
-{
-	struct deferq_statistics statistics;
-
-	ck_assert(engine->statistics(context, &statistics));
-	return statistics;
-}
-
-static uint64_t count_waiting(enum queue_kind kind)
-{
-	return ask_statistics().count[kind];
+	engine_start("nowait");
 }
 
 /* --------------------------------------------------------- under each policy */
@@ -96,23 +41,23 @@ START_TEST(a_free_of_the_library_waits_for_nothing)
 
 	fake_look();
 	atomic_store(&fake_is_busy, true);
-	ck_assert_int_eq(free_for_library(address), CUDA_SUCCESS);
+	ck_assert_int_eq(engine_free(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_calls(API_cuEventSynchronize), 0);
 	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 0);
 	record = fake_look_one(RECORD_FREE, API_cuMemFree_v2);
 	ck_assert_int_eq(record->flags, RECORD_PENDING);
 	ck_assert_uint_eq(record->stream, 0);
 	ck_assert(tracker_find(SPACE_ADDRESS, address, &block) && block.is_pending);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 1);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 1);
 }
 END_TEST
 
 START_TEST(the_eleventh_free_of_the_library_releases_all)
 {
-	free_new(10);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 10);
-	free_new(1);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
+	engine_free_new(10);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 10);
+	engine_free_new(1);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 0);
 	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 0);
 	ck_assert_uint_eq(fake_calls(API_cuEventSynchronize), 0);
 }
@@ -120,10 +65,10 @@ END_TEST
 
 START_TEST(what_the_library_has_freed_is_nobodys)
 {
-	CUdeviceptr address = free_new(1);
+	CUdeviceptr address = engine_free_new(1);
 
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(free_for_library(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(engine_free(address), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 0);
 }
 END_TEST
@@ -132,221 +77,11 @@ START_TEST(an_allocation_takes_back_what_the_library_has_freed)
 {
 	CUdeviceptr address;
 
-	free_new(3);
+	engine_free_new(3);
 	fake_run_out(1);
 	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_SUCCESS);
-	ck_assert_uint_eq(ask_statistics().passes[RELEASE_OOM], 1);
+	ck_assert_uint_eq(engine_statistics().passes[RELEASE_OOM], 1);
 	ck_assert_uint_eq(atomic_load(&pending_total), 0);
-}
-END_TEST
-
-static void retire_some(enum deferq_kind kind, uint64_t first, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-		ck_assert(engine->retire(context, kind, first + i, retire_some));
-}
-
-START_TEST(streams_and_events_have_a_queue_of_their_own)
-{
-	const struct record *record;
-
-	atomic_store(&fake_is_busy, true);
-	free_new(10);
-	retire_some(DEFERQ_EVENT, 0x100, 5);
-	fake_look();
-	retire_some(DEFERQ_STREAM, 0x200, 1);
-	record = fake_look_one(RECORD_OPERATION, API_cuStreamDestroy_v2);
-	ck_assert_uint_eq(record->a, 0x200);
-	ck_assert_uint_eq(record_context(record), context);
-	retire_some(DEFERQ_STREAM, 0x201, 4);
-	ck_assert_uint_eq(count_waiting(QUEUE_OBJECTS), 10);
-	ck_assert_uint_eq(fake_calls(API_cuStreamDestroy_v2), 0);
-	retire_some(DEFERQ_EVENT, 0x300, 1);
-	ck_assert_uint_eq(count_waiting(QUEUE_OBJECTS), 0);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 10);
-	ck_assert_uint_eq(fake_calls(API_cuStreamDestroy_v2), 5);
-	ck_assert_uint_ge(fake_calls(API_cuEventDestroy_v2), 6);
-	ck_assert_uint_eq(fake_calls(API_cuEventSynchronize), 0);
-}
-END_TEST
-
-/* Nothing would end its capture, while which nothing is released. */
-START_TEST(a_stream_is_not_retired_during_a_capture)
-{
-	engine->capture_begin();
-	ck_assert(!engine->retire(context, DEFERQ_STREAM, 0x200, NULL));
-	ck_assert(engine->retire(context, DEFERQ_EVENT, 0x300, NULL));
-	engine->capture_end();
-	ck_assert(!engine->retire(context, DEFERQ_MEMORY, 0x400, NULL));
-	ck_assert(!engine->retire(context + 1, DEFERQ_STREAM, 0x200, NULL));
-}
-END_TEST
-
-START_TEST(a_flush_releases_and_waits_if_it_shall)
-{
-	CUresult result = CUDA_ERROR_UNKNOWN;
-
-	atomic_store(&fake_is_busy, true);
-	free_new(3);
-	ck_assert(engine->flush(context, false, &result));
-	ck_assert_int_eq(result, CUDA_SUCCESS);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 3);
-	ck_assert(engine->flush(context, true, &result));
-	ck_assert_int_eq(result, CUDA_SUCCESS);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
-	ck_assert_uint_gt(fake_calls(API_cuEventSynchronize), 0);
-	ck_assert_uint_eq(atomic_load(&pending_total), 0);
-}
-END_TEST
-
-START_TEST(nothing_is_flushed_during_a_capture)
-{
-	CUresult result;
-
-	free_new(2);
-	ck_assert(!engine->is_capturing());
-	engine->capture_begin();
-	ck_assert(engine->is_capturing());
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0); /* collected ahead of it */
-	fake_set_capturing(true);
-	free_new(3);
-	ck_assert(!engine->flush(context, true, &result));
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 3);
-	ck_assert_uint_eq(fake_spoilt(), 0);
-	fake_set_capturing(false);
-	engine->capture_end();
-	ck_assert(engine->flush(context, true, &result));
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
-}
-END_TEST
-
-START_TEST(an_end_without_a_begin_opens_no_gate)
-{
-	gate_shut();
-	engine->capture_end();
-	ck_assert(engine->is_capturing());
-	gate_open();
-	ck_assert(!engine->is_capturing());
-}
-END_TEST
-
-/* ------------------------------------------------------------------- failures */
-
-static void fail_some(uint32_t count)
-{
-	CUresult result;
-
-	for (uint32_t i = 0; i < count; i++) {
-		retire_some(DEFERQ_STREAM, 0x1000 + i, 1);
-		ck_assert(engine->flush(context, false, &result));
-		ck_assert_int_eq(result, CUDA_ERROR_INVALID_HANDLE);
-	}
-}
-
-START_TEST(the_first_release_that_fails_is_told)
-{
-	struct engine_error errors[4];
-	uint64_t dropped = 1;
-	CUresult result;
-
-	fake_result = CUDA_ERROR_INVALID_HANDLE;
-	fail_some(2);
-	ck_assert_uint_eq(engine->errors(errors, 4, &dropped), 2);
-	ck_assert_uint_eq(dropped, 0);
-	ck_assert_uint_eq(errors[0].handle, 0x1000);
-	ck_assert_uint_eq(errors[1].handle, 0x1001);
-	ck_assert_uint_eq(errors[1].context, context);
-	ck_assert_int_eq(errors[1].device, 0);
-	ck_assert_int_eq(errors[1].result, CUDA_ERROR_INVALID_HANDLE);
-	ck_assert_int_eq(errors[1].kind, DEFERQ_STREAM);
-	ck_assert_ptr_eq(errors[1].caller, (const void *)retire_some);
-	ck_assert_uint_eq(engine->errors(errors, 4, NULL), 0);
-	fake_result = CUDA_SUCCESS;
-	ck_assert(engine->flush(context, false, &result));
-	ck_assert_int_eq(result, CUDA_SUCCESS);
-}
-END_TEST
-
-START_TEST(of_many_failures_the_first_sixty_four_are_kept)
-{
-	struct engine_error errors[80];
-	uint64_t dropped;
-
-	fake_result = CUDA_ERROR_INVALID_HANDLE;
-	fail_some(70);
-	ck_assert_uint_eq(engine->errors(errors, 10, NULL), 10);
-	ck_assert_uint_eq(errors[9].handle, 0x1009);
-	ck_assert_uint_eq(engine->errors(errors, 80, &dropped), 54);
-	ck_assert_uint_eq(errors[53].handle, 0x103f);
-	ck_assert_uint_eq(dropped, 6);
-	fail_some(1);
-	ck_assert_uint_eq(engine->errors(errors, 80, &dropped), 1);
-	ck_assert_uint_eq(dropped, 0);
-}
-END_TEST
-
-/* --------------------------------------------------------------------- limits */
-
-START_TEST(limits_hold_from_the_next_free_on)
-{
-	struct engine_limits limits;
-
-	engine->limits(&limits);
-	ck_assert_int_eq(limits.max_count, 10);
-	ck_assert(limits.max_ratio > 0.19 && limits.max_ratio < 0.21);
-	ck_assert(!limits.is_strict);
-	free_new(5);
-	engine->set_limits(&(struct engine_limits){ 5, 0.2, false });
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 5);
-	free_new(1);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
-	engine->set_limits(&(struct engine_limits){ 100, 1e-6, true });
-	engine->limits(&limits);
-	ck_assert_int_eq(limits.max_count, 100);
-	ck_assert(limits.is_strict);
-	free_new(1); /* 4096 of a GiB */
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
-	ck_assert_uint_eq(ask_statistics().passes[RELEASE_BYTES], 1);
-}
-END_TEST
-
-START_TEST(a_strict_scope_is_not_flushed_for_want_of_memory)
-{
-	CUdeviceptr address;
-
-	engine->set_limits(&(struct engine_limits){ 10, 0.2, true });
-	engine->suspend(context);
-	free_new(3);
-	fake_run_out(100);
-	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 3);
-	ck_assert(engine->resume(context, ENGINE_LEAVE_ALONE));
-	fake_run_out(1);
-	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_SUCCESS);
-}
-END_TEST
-
-START_TEST(a_scope_is_left_in_three_ways)
-{
-	engine->suspend(context);
-	engine->suspend(context);
-	free_new(12);
-	ck_assert(engine->resume(context, ENGINE_LEAVE_FLUSH));
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 12); /* one is open still */
-	ck_assert(engine->resume(context, ENGINE_LEAVE_ALONE));
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 12);
-	ck_assert(!engine->resume(context, ENGINE_LEAVE_FLUSH));
-	engine->suspend(context);
-	ck_assert(engine->resume(context, ENGINE_LEAVE_IF_OVER));
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
-	free_new(2);
-	engine->suspend(context);
-	ck_assert(engine->resume(context, ENGINE_LEAVE_IF_OVER));
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 2);
-	engine->suspend(context);
-	ck_assert(engine->resume(context, ENGINE_LEAVE_FLUSH));
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
-	ck_assert_uint_eq(ask_statistics().passes[RELEASE_SCOPE], 2);
 }
 END_TEST
 
@@ -374,11 +109,11 @@ START_TEST(a_context_has_one_number)
 {
 	uint32_t other;
 
-	ck_assert_uint_eq(engine->meet(fake_context, 0, false), context);
+	ck_assert_uint_eq(engine->meet(fake_context, 0, false), engine_context);
 	ck_assert_uint_eq(engine->meet(NULL, 0, false), 0);
 	other = engine->meet((CUcontext)0x2000, 0, true);
 	ck_assert_uint_ne(other, 0);
-	ck_assert_uint_ne(other, context);
+	ck_assert_uint_ne(other, engine_context);
 	ck_assert_ptr_nonnull(deferq_find(other));
 }
 END_TEST
@@ -388,19 +123,19 @@ START_TEST(a_number_ends_with_its_context)
 	uint64_t destroyed = fake_calls(API_cuStreamDestroy_v2);
 	CUdeviceptr address;
 
-	ck_assert(engine->is_alive(context));
+	ck_assert(engine->is_alive(engine_context));
 	ck_assert(!engine->is_alive(0));
-	ck_assert(!engine->is_alive(context + 1));
-	address = free_new(1);
-	engine->part(context); /* of a preload it stays */
-	ck_assert(engine->is_alive(context));
-	engine->bury(context);
-	ck_assert(!engine->is_alive(context));
-	ck_assert(!engine->retire(context, DEFERQ_EVENT, 0x100, NULL));
+	ck_assert(!engine->is_alive(engine_context + 1));
+	address = engine_free_new(1);
+	engine->part(engine_context); /* of a preload it stays */
+	ck_assert(engine->is_alive(engine_context));
+	engine->bury(engine_context);
+	ck_assert(!engine->is_alive(engine_context));
+	ck_assert(!engine->retire(engine_context, DEFERQ_EVENT, 0x100, NULL));
 	ck_assert_uint_eq(fake_calls(API_cuStreamDestroy_v2), destroyed);
 	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2) + fake_calls(API_cuMemFreeAsync), 0);
 	ck_assert_uint_eq(atomic_load(&pending_total), 0);
-	ck_assert_uint_ne(engine->meet(fake_context, 0, false), context);
+	ck_assert_uint_ne(engine->meet(fake_context, 0, false), engine_context);
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS); /* it is the driver's to answer */
 	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 1);
 }
@@ -417,11 +152,11 @@ START_TEST(calls_are_told_where_the_program_called_the_library)
 	address = fake_block(4096);
 	ck_assert_uint_eq(record_caller(fake_look_one(RECORD_ALLOC, API_cuMemAlloc_v2)),
 			  (uintptr_t)here);
-	free_for_library(address);
+	engine_free(address);
 	ck_assert_uint_eq(record_caller(fake_look_one(RECORD_FREE, API_cuMemFree_v2)),
 			  (uintptr_t)here);
 	ck_assert_ptr_eq(engine->from(NULL), here);
-	ck_assert(engine->flush(context, true, &result));
+	ck_assert(engine->flush(engine_context, true, &result));
 	ck_assert_uint_eq(record_caller(&fake_look()->record[0]), (uintptr_t)here);
 	address = fake_block(4096);
 	ck_assert_uint_ne(record_caller(fake_look_one(RECORD_ALLOC, API_cuMemAlloc_v2)),
@@ -446,7 +181,7 @@ START_TEST(a_mark_is_its_threads_alone)
 	pthread_join(thread, NULL);
 	engine->mark(false);
 	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 1);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 0);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 0);
 }
 END_TEST
 
@@ -483,17 +218,17 @@ START_TEST(errno_stays)
 	CUresult result;
 
 	atomic_store(&fake_spoils_errno, true);
-	free_new(1);
+	engine_free_new(1);
 	errno = ENOTTY;
-	retire_some(DEFERQ_EVENT, 0x100, 11);
-	engine->suspend(context);
-	engine->resume(context, ENGINE_LEAVE_FLUSH);
+	engine_retire(DEFERQ_EVENT, 0x100, 11);
+	engine->suspend(engine_context);
+	engine->resume(engine_context, ENGINE_LEAVE_FLUSH);
 	ck_assert_int_eq(errno, ENOTTY);
-	free_new(1);
+	engine_free_new(1);
 	errno = ENOTTY;
-	engine->flush(context, true, &result);
+	engine->flush(engine_context, true, &result);
 	ck_assert_int_eq(errno, ENOTTY);
-	free_new(1);
+	engine_free_new(1);
 	errno = ENOTTY;
 	engine->capture_begin();
 	engine->capture_end();
@@ -514,14 +249,14 @@ START_TEST(under_immediate_the_program_frees_at_once)
 	const struct record *record;
 
 	atomic_store(&fake_is_busy, true);
-	free_new(20);
+	engine_free_new(20);
 	fake_look();
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 1);
 	ck_assert_uint_eq(fake_calls(API_cuEventSynchronize), 0);
 	record = fake_look_one(RECORD_FREE, API_cuMemFree_v2);
 	ck_assert_int_eq(record->flags, 0);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 20);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 20);
 }
 END_TEST
 
@@ -531,14 +266,36 @@ START_TEST(under_deferred_the_program_waits_for_its_own_event)
 	const struct record *record;
 
 	atomic_store(&fake_is_busy, true);
-	free_new(5);
+	engine_free_new(5);
 	fake_look();
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_calls(API_cuEventSynchronize), 1);
 	record = fake_look_one(RECORD_FREE, API_cuMemFree_v2);
 	ck_assert_int_eq(record->flags, RECORD_PENDING);
 	ck_assert_uint_gt(record->stream, 0);
-	ck_assert_uint_eq(count_waiting(QUEUE_MEMORY), 6);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 6);
+}
+END_TEST
+
+static void start_old(void)
+{
+	fake_queue_prepare("deferred", true);
+	fake_start();
+	engine_begin();
+	fake_look();
+}
+
+START_TEST(without_events_of_a_context_only_the_program_is_left_to_the_driver)
+{
+	CUdeviceptr address = fake_block(4096);
+
+	engine_free_new(3);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 3);
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_calls(API_cuMemFree_v2), 1);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 3);
+	ck_assert_int_eq(cuCtxSynchronize(), CUDA_SUCCESS);
+	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 0);
 }
 END_TEST
 
@@ -562,12 +319,12 @@ static int judge_in_child(void)
 		return 1;
 	if (engine->is_recording())
 		return 2;
-	if (engine->meet(fake_context, 0, false) || engine->statistics(context, &statistics))
+	if (engine->meet(fake_context, 0, false) || engine->statistics(engine_context, &statistics))
 		return 3;
-	if (engine->retire(context, DEFERQ_EVENT, 0x100, NULL) ||
-	    engine->resume(context, ENGINE_LEAVE_FLUSH))
+	if (engine->retire(engine_context, DEFERQ_EVENT, 0x100, NULL) ||
+	    engine->resume(engine_context, ENGINE_LEAVE_FLUSH))
 		return 4;
-	if (engine->flush(context, true, &result) && result != CUDA_SUCCESS)
+	if (engine->flush(engine_context, true, &result) && result != CUDA_SUCCESS)
 		return 5;
 	if (engine->generation() || fake_calls(API_cuMemFreeAsync))
 		return 6; /* none of that was a call */
@@ -586,8 +343,8 @@ static int judge_after_a_call(void)
 	engine->capture_end();
 	if (atomic_load(&gate_captures) != shut)
 		return 11;
-	context = engine->meet(fake_context, 0, false);
-	if (!context || ask_statistics().queued)
+	engine_context = engine->meet(fake_context, 0, false);
+	if (!engine_context || engine_statistics().queued)
 		return 12;
 	return 0;
 }
@@ -599,8 +356,8 @@ START_TEST(a_child_of_fork_has_nothing_of_its_parents)
 	int wrong;
 
 	ck_assert_uint_ne(generation, 0);
-	engine->suspend(context);
-	free_new(3);
+	engine->suspend(engine_context);
+	engine_free_new(3);
 	engine->capture_begin();
 	child = fork();
 	if (!child) {
@@ -633,16 +390,6 @@ static TCase *add_policy(Suite *suite, const char *name, SFun begin)
 	tcase_add_test(tests, the_eleventh_free_of_the_library_releases_all);
 	tcase_add_test(tests, what_the_library_has_freed_is_nobodys);
 	tcase_add_test(tests, an_allocation_takes_back_what_the_library_has_freed);
-	tcase_add_test(tests, streams_and_events_have_a_queue_of_their_own);
-	tcase_add_test(tests, a_stream_is_not_retired_during_a_capture);
-	tcase_add_test(tests, a_flush_releases_and_waits_if_it_shall);
-	tcase_add_test(tests, nothing_is_flushed_during_a_capture);
-	tcase_add_test(tests, an_end_without_a_begin_opens_no_gate);
-	tcase_add_test(tests, the_first_release_that_fails_is_told);
-	tcase_add_test(tests, of_many_failures_the_first_sixty_four_are_kept);
-	tcase_add_test(tests, limits_hold_from_the_next_free_on);
-	tcase_add_test(tests, a_strict_scope_is_not_flushed_for_want_of_memory);
-	tcase_add_test(tests, a_scope_is_left_in_three_ways);
 	tcase_add_test(tests, exchange_of_modes_is_no_call_of_the_programs);
 	tcase_add_test(tests, errno_stays);
 	tcase_add_test(tests, a_child_of_fork_has_nothing_of_its_parents);
@@ -668,6 +415,8 @@ int main(void)
 	tests = add_policy(suite, "deferred", start_deferred);
 	tcase_add_test(tests, under_deferred_the_program_waits_for_its_own_event);
 	add_policy(suite, "nowait", start_nowait);
+	tests = add_case(suite, "old", start_old, fake_stop);
+	tcase_add_test(tests, without_events_of_a_context_only_the_program_is_left_to_the_driver);
 
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
