@@ -2,7 +2,7 @@
 /*
  * A program that records itself: from the first line on, into a file that
  * `custody report` and `custody sql` read.  One block is forgotten on purpose; the
- * report finds it.
+ * report names the place in the program that asked for it.
  *
  *	./trace_myself mine.db && custody report mine.db
  */

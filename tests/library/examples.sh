@@ -201,6 +201,12 @@ it_records_itself() {
 	wait_until 20 is_complete mine.db || fail "mine.db was never completed"
 	"$custody" report mine.db >report || fail "no report"
 	expect_match "the report" 'live at exit +3.00 MiB in 1 block' "$(cat report)"
+	expect_match "who asked for it" '/trace_myself$' "$(query mine.db "
+		SELECT m.path FROM allocation a JOIN module m ON a.caller BETWEEN m.base
+			AND m.base + m.size WHERE a.bytes = 3 << 20")"
+	expect_match "who freed the others" '/trace_myself$' "$(query mine.db "
+		SELECT DISTINCT m.path FROM allocation a JOIN module m ON a.free_caller
+			BETWEEN m.base AND m.base + m.size WHERE a.bytes = 4096")"
 }
 
 it_says_so_where_there_is_no_driver() {
