@@ -200,7 +200,8 @@ START_TEST(what_cannot_be_read_is_said)
 	ck_assert(exec_expect_way(look, TRANSFER_UNKNOWN, 0, 0)->flags & RECORD_CAPTURED);
 	fake_graph_in(&child, host, DEVICE_BLOCK, 40)->result = CUDA_ERROR_INVALID_VALUE;
 	exec = exec_make(&child);
-	ck_assert(exec_expect_way(exec_launch(exec), TRANSFER_UNKNOWN, 0, 0)->flags & RECORD_CAPTURED);
+	look = exec_launch(exec);
+	ck_assert(exec_expect_way(look, TRANSFER_UNKNOWN, 0, 0)->flags & RECORD_CAPTURED);
 }
 END_TEST
 
