@@ -430,13 +430,35 @@ static bool is_any_waiting(struct deferq *queue)
 	return is_any;
 }
 
+static bool has_pending(struct deferq *queue)
+{
+	return !is_empty(queue) || is_any_waiting(queue);
+}
+
 bool deferq_has_pending(int device)
 {
 	struct deferq *queue;
 	uint32_t number = 0;
 
 	while ((queue = next_queue(device, &number)))
-		if (!is_empty(queue) || is_any_waiting(queue))
+		if (has_pending(queue))
+			return true;
+	return false;
+}
+
+/* To the letter of the document a scope is not flushed for want of memory. */
+static bool is_spared(struct deferq *queue)
+{
+	return atomic_load(&is_strict) && is_in_scope(queue);
+}
+
+bool deferq_may_release(int device)
+{
+	struct deferq *queue;
+	uint32_t number = 0;
+
+	while ((queue = next_queue(device, &number)))
+		if (has_pending(queue) && !is_spared(queue))
 			return true;
 	return false;
 }
@@ -455,7 +477,7 @@ bool deferq_out_of_memory(int device, struct deferq_report *report)
 	if (gate_is_shut())
 		return false;
 	while ((queue = next_queue(device, &number)))
-		if (!atomic_load(&is_strict) || !is_in_scope(queue))
+		if (!is_spared(queue))
 			flush_waiting(queue, RELEASE_OOM, report);
 	return atomic_load(&deferq_list_released) != released;
 }

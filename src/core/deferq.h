@@ -185,6 +185,12 @@ void deferq_flush(struct deferq *queue, bool does_wait, struct deferq_report *re
 bool deferq_has_pending(int device);
 
 /*
+ * The same, of what an allocation that runs out of memory would have released: under
+ * `is_strict` nothing inside a scope.
+ */
+bool deferq_may_release(int device);
+
+/*
  * Whether bytes came back since the tick: an allocation that began then and has
  * failed may have missed them, also where nothing is pending by now.
  */

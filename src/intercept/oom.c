@@ -48,7 +48,7 @@ static int device_of(const struct call *call)
  */
 static bool may_succeed(const struct call *call)
 {
-	return deferq_has_pending(device_of(call)) ||
+	return deferq_may_release(device_of(call)) ||
 	       (call->start && deferq_has_released_since(call->start));
 }
 

@@ -146,8 +146,11 @@ static void write_policy(struct rows_value *value, const char *policy)
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		if (!strcmp(policy, known[i].policy))
 			meaning = known[i].meaning;
-	rows_format(&value[POLICY_TEXT], "%s%s%s", policy, meaning ? ": " : "",
-		    meaning ? meaning : "");
+	/* Those of the library never wait, whatever the policy is for all others. */
+	rows_format(&value[POLICY_TEXT], "%s%s%s%s", policy, meaning ? ": " : "",
+		    meaning ? meaning : "",
+		    value[DEFERRED].number && !strcmp(policy, "immediate") ?
+			    ", but for those of libcustody" : "");
 }
 
 static void write_calls(struct query *query, struct rows_value *value)

@@ -151,6 +151,11 @@ it_frees_without_a_wait_whatever_the_program_does() {
 		expect_empty "standard error under $policy" err
 		diff "$([ "$policy" = nowait ] && echo goes_on || echo waits)" out ||
 			fail "under $policy"
+		"$custody" report t.db | tr -s '\n ' ' ' >report
+		if [ "$policy" = immediate ]; then
+			expect_match "report" 'to the driver at once, but for those of libcustody' \
+				"$(cat report)"
+		fi
 		expect_equal "frees of the library that waited under $policy" 0 "$(query t.db "
 			SELECT count(*) FROM allocation WHERE bytes = 4096 AND free_waited_ns > 0")"
 	done

@@ -197,7 +197,7 @@ START_TEST(a_strict_scope_is_not_flushed_for_want_of_memory)
 	engine->set_limits(&(struct engine_limits){ 10, 0.2, true });
 	engine->suspend(engine_context);
 	engine_free_new(3);
-	fake_run_out(100);
+	fake_run_out(1);
 	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_uint_eq(engine_waiting(QUEUE_MEMORY), 3);
 	ck_assert(engine->resume(engine_context, ENGINE_LEAVE_ALONE));
