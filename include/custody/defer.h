@@ -15,9 +15,9 @@
  *
  * Beyond what is documented, a pass never waits for the device, but for
  * out-of-memory, twice the byte limit and a flush that is asked to; one that a free has
- * started leaves the rest to the next once it has taken 50 microseconds and no limit is
- * exceeded; nothing is released while its context may still use it, nor while a capture
- * is live; and leaving the outermost scope starts a pass if a limit is exceeded.
+ * started leaves the rest to the next free once it has taken 50 microseconds; nothing is
+ * released while its context may still use it, nor while a capture is live; and leaving
+ * the outermost scope starts a pass if a limit is exceeded.
  * Registrations of host memory (custody/host.h) are never queued.  Any thread.
  */
 #ifndef CUSTODY_DEFER_H

@@ -7,11 +7,6 @@
 
 #include <stdlib.h>
 
-static int refuse_null(const char *what)
-{
-	return error_say(CUSTODY_E_INVALID, "%s is NULL", what);
-}
-
 static int refuse_capture(void)
 {
 	if (!library_engine->is_capturing())
@@ -63,7 +58,7 @@ int custody_context_reset(struct custody_context *context)
 	int error;
 
 	if (!context)
-		return refuse_null("context");
+		return error_null("context");
 	error = library_enter(&call);
 	if (error)
 		return error;
@@ -101,7 +96,7 @@ int custody_device_reset(struct custody_device *device)
 	int error;
 
 	if (!device)
-		return refuse_null("device");
+		return error_null("device");
 	error = library_enter(&call);
 	if (error)
 		return error;
@@ -235,7 +230,7 @@ int custody_context_wrap(CUcontext handle, struct custody_context **context)
 	int error;
 
 	if (!handle || !context)
-		return refuse_null(handle ? "context" : "handle");
+		return error_null(handle ? "context" : "handle");
 	error = library_enter(&call);
 	if (error)
 		return error;

@@ -4,11 +4,6 @@
 #include <custody/defer.h>
 
 
-static int refuse_null(const char *what)
-{
-	return error_say(CUSTODY_E_INVALID, "%s is NULL", what);
-}
-
 void defer_mark(void)
 {
 	library_engine->mark(true);
@@ -23,7 +18,7 @@ void defer_unmark(void)
 static int enter_queue(struct library_call *call, struct custody_context *context,
 		       uint32_t *number)
 {
-	int error = context ? library_enter_context(call, context) : refuse_null("context");
+	int error = context ? library_enter_context(call, context) : error_null("context");
 
 	if (!error)
 		*number = atomic_load_explicit(&context->number, memory_order_acquire);
@@ -190,7 +185,7 @@ int custody_defer_set_limits(const struct custody_defer_limits *limits)
 	int error;
 
 	if (!limits)
-		return refuse_null("limits");
+		return error_null("limits");
 	error = library_enter(&call);
 	if (!error)
 		error = library_options(&mine, sizeof(mine), limits);

@@ -62,7 +62,7 @@ int custody_detect(FILE *out, int *supported)
 	int error, found;
 
 	if (!out)
-		return error_say(CUSTODY_E_INVALID, "out is NULL");
+		return error_null("out");
 	error_forget();
 	error = library_init();
 	if (error)

@@ -90,11 +90,6 @@ static int find_or_say(int ordinal, struct custody_device **device)
 			 ordinal, devices_count);
 }
 
-static int refuse_null(const char *what)
-{
-	return error_say(CUSTODY_E_INVALID, "%s is NULL", what);
-}
-
 /* ------------------------------------------------------------------ what there is */
 
 bool custody_is_available(void)
@@ -108,7 +103,7 @@ int custody_device_count(int *count)
 	int error;
 
 	if (!count)
-		return refuse_null("count");
+		return error_null("count");
 	error = library_enter(&call);
 	if (error)
 		return error;
@@ -123,7 +118,7 @@ int custody_device_get(int ordinal, struct custody_device **device)
 	int error;
 
 	if (!device)
-		return refuse_null("device");
+		return error_null("device");
 	error = library_enter(&call);
 	if (error)
 		return error;
@@ -156,7 +151,7 @@ int custody_device_current(struct custody_device **device)
 	int error;
 
 	if (!device)
-		return refuse_null("device");
+		return error_null("device");
 	error = library_enter(&call);
 	if (error)
 		return error;
@@ -186,12 +181,12 @@ int custody_device_select(int ordinal, struct custody_device **device)
 
 int custody_device_begin(struct custody_device *device)
 {
-	return device ? custody_context_push(device->context) : refuse_null("device");
+	return device ? custody_context_push(device->context) : error_null("device");
 }
 
 int custody_device_end(struct custody_device *device)
 {
-	return device ? custody_context_pop(device->context) : refuse_null("device");
+	return device ? custody_context_pop(device->context) : error_null("device");
 }
 
 /* ------------------------------------------------------------------ facts */
@@ -225,7 +220,7 @@ int custody_device_attribute(struct custody_device *device, CUdevice_attribute a
 	int error, found;
 
 	if (!device || !value)
-		return refuse_null(device ? "value" : "device");
+		return error_null(device ? "value" : "device");
 	error = library_enter(&call);
 	if (error)
 		return error;
@@ -315,7 +310,7 @@ int custody_device_info(struct custody_device *device, struct custody_device_inf
 	int error;
 
 	if (!device || !info)
-		return refuse_null(device ? "info" : "device");
+		return error_null(device ? "info" : "device");
 	error = library_enter(&call);
 	if (error)
 		return error;
@@ -349,7 +344,7 @@ int custody_device_can_access_peer(struct custody_device *device, struct custody
 	int error, answer = 0;
 
 	if (!device || !peer || !can)
-		return refuse_null(!device ? "device" : !peer ? "peer" : "can");
+		return error_null(!device ? "device" : !peer ? "peer" : "can");
 	error = library_enter(&call);
 	if (error)
 		return error;

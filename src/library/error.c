@@ -127,3 +127,8 @@ int error_say(int error, const char *format, ...)
 	va_end(arguments);
 	return error;
 }
+
+int error_null(const char *what)
+{
+	return error_say(CUSTODY_E_INVALID, "%s is NULL", what);
+}

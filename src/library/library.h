@@ -87,6 +87,9 @@ const struct engine *library_open(void);
  */
 bool library_has_functions(void);
 
+/* Whether this process is recorded, once library_init() has succeeded. */
+bool library_is_recorded(void);
+
 /* True while driver calls may be made at all: not forked, not exiting, initialised. */
 bool library_is_usable(void);
 
@@ -112,6 +115,9 @@ const struct engine *link_choose(void);
 /* Note a sentence for custody_error_detail() on this thread, and return `error`. */
 int error_say(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* CUSTODY_E_INVALID, and that the argument of this name is NULL. */
+int error_null(const char *what);
+
 /* Forget it: done at the entry of each function that may say something. */
 void error_forget(void);
 
@@ -131,7 +137,7 @@ struct custody_context {
 	_Atomic uint64_t generation; /* rises with each reset, from 1 */
 	_Atomic uint32_t number;   /* of the engine; 0: none */
 	unsigned long long id;	   /* of the driver's, under `lock`; 0: unknown */
-	_Atomic(CUcontext) last; /* handle that it had; a primary one gets the same again */
+	_Atomic(CUcontext) last; /* see context_last_handle() */
 	bool is_primary;
 	_Atomic bool is_wrapped;
 	pthread_mutex_t lock; /* of retaining and resetting; held across those driver calls */
@@ -220,6 +226,12 @@ int context_ask(struct custody_context **context);
 
 /* The device of a primary context that has ended and is current here all the same. */
 struct custody_device *context_last_device(void);
+
+/* The handle that it had last; a primary one gets the same again. */
+static inline CUcontext context_last_handle(const struct custody_context *context)
+{
+	return atomic_load_explicit(&context->last, memory_order_relaxed);
+}
 
 /* Whether it is the primary context of the device, which somebody has retained. */
 bool context_is_primary(CUcontext handle, const struct custody_device *device);

@@ -34,7 +34,7 @@ int custody_profile_call(int (*body)(void *argument), void *argument)
 	int error, stopped;
 
 	if (!body)
-		return error_say(CUSTODY_E_INVALID, "body is NULL");
+		return error_null("body");
 	error = custody_profile_start();
 	if (error)
 		return error;

@@ -44,7 +44,7 @@ void *custody_driver_function(const char *symbol)
 
 	error_forget();
 	if (!symbol) {
-		error_say(CUSTODY_E_INVALID, "symbol is NULL");
+		error_null("symbol");
 		return NULL;
 	}
 	if (library_check())

@@ -23,11 +23,6 @@ static struct custody_version split(int number)
 	return (struct custody_version){ number / 1000, number % 1000 / 10 };
 }
 
-static int refuse_null(void)
-{
-	return error_say(CUSTODY_E_INVALID, "version is NULL");
-}
-
 /* The driver tells it before it is initialised, so a program may fork afterwards. */
 int custody_driver_version(struct custody_version *version)
 {
@@ -37,7 +32,7 @@ int custody_driver_version(struct custody_version *version)
 	int error, number;
 
 	if (!version)
-		return refuse_null();
+		return error_null("version");
 	error_forget();
 	error = library_check();
 	if (error)
@@ -113,7 +108,7 @@ static int ask_library(const char *name, struct custody_version *version,
 	int error;
 
 	if (!version)
-		return refuse_null();
+		return error_null("version");
 	error_forget();
 	library = load(name);
 	if (!library)

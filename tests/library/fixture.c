@@ -277,6 +277,9 @@ static int tell(const char *name)
 		return 2;
 	}
 	unsetenv(STORY_VARIABLE);
+	unsetenv("CK_RUN_SUITE"); /* they choose among tests, not among stories */
+	unsetenv("CK_RUN_CASE");
+	unsetenv("CK_VERBOSITY");
 	tcase_add_test(only, story);
 	suite_add_tcase(suite, only);
 	runner = srunner_create(suite);

@@ -303,6 +303,69 @@ START_TEST(reset_by_the_program_itself_makes_all_stale_once_it_is_met)
 }
 END_TEST
 
+/* They were ended in the context that came after theirs. */
+START_TEST(objects_of_a_lost_context_are_not_ended_in_the_next_one)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream = new_stream(context);
+	struct custody_event *event = new_event(context);
+
+	ck_cu(cuDevicePrimaryCtxReset(0));
+	ck_is(custody_context_synchronize(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_ok(custody_context_synchronize(context));
+	ck_ok(custody_context_reset(context));
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_ok(custody_stream_destroy(stream));
+	ck_ok(custody_event_destroy(event));
+}
+END_TEST
+
+/* The error was about an event of another device. */
+START_TEST(error_about_another_context_does_not_end_this_one)
+{
+	struct custody_context *first = fixture_context(0), *second = fixture_context(1);
+	struct custody_event *event = new_event(first);
+	struct custody_stream *stream = new_stream(second);
+
+	setenv("SIMCUDA_STRICT", "0", 1);
+	ck_cu(cuDevicePrimaryCtxReset(0));
+	ck_is(custody_context_enable_peer(second, first), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_assert_int_ne(custody_event_wait(event, stream), 0);
+	ck_ok(custody_stream_synchronize(stream));
+	ck_ok(custody_context_synchronize(second));
+}
+END_TEST
+
+static void *use_until_it_works(void *argument)
+{
+	int error;
+
+	do
+		error = custody_context_synchronize(argument);
+	while (error == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_ok(error);
+	return NULL;
+}
+
+/* The second thread that heard of it took the new context for the old one. */
+START_TEST(threads_that_find_a_context_lost_bring_one_back)
+{
+	struct custody_context *context = fixture_context(0);
+	pthread_t threads[8];
+
+	for (int turn = 0; turn < 20; turn++) {
+		ck_cu(cuDevicePrimaryCtxReset(0));
+		for (int i = 0; i < 8; i++)
+			pthread_create(&threads[i], NULL, use_until_it_works, context);
+		for (int i = 0; i < 8; i++)
+			pthread_join(threads[i], NULL);
+		ck_ok(custody_stream_synchronize(new_stream(context)));
+	}
+	ck_ok(custody_shutdown());
+	ck_assert(!is_active(0));
+}
+END_TEST
+
 START_TEST(context_that_the_program_retains_survives_a_shutdown)
 {
 	struct custody_context *context = fixture_context(0);
@@ -549,6 +612,9 @@ static TCase *reset_case(void)
 	tcase_add_test(rules, device_that_was_never_used_can_be_reset);
 	tcase_add_test(rules, device_reset_helps_after_a_fault);
 	tcase_add_test(rules, reset_by_the_program_itself_makes_all_stale_once_it_is_met);
+	tcase_add_test(rules, objects_of_a_lost_context_are_not_ended_in_the_next_one);
+	tcase_add_test(rules, error_about_another_context_does_not_end_this_one);
+	tcase_add_test(rules, threads_that_find_a_context_lost_bring_one_back);
 	return rules;
 }
 
