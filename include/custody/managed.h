@@ -15,7 +15,10 @@ extern "C" {
 
 enum custody_attach { CUSTODY_ATTACH_GLOBAL, CUSTODY_ATTACH_HOST, CUSTODY_ATTACH_SINGLE };
 
-/* Attach to all streams, to the host, or to this stream alone; in the stream's order. */
+/*
+ * Attach to all streams, to the host, or to this stream alone; in the stream's order.
+ * CUSTODY_E_CAPTURING while a capture is live.
+ */
 CUSTODY_API int custody_managed_attach(struct custody_buffer *buffer,
 				       enum custody_attach attach, struct custody_stream *stream);
 

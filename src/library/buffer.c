@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * buffer.c - the life of a buffer: made, cut into parts, closed, released.
+ * buffer.c - how buffers are made: of a resource, of memory of somebody else, of a part
+ * of another one.  How they end: buffer_end.c.
  */
 #include "library/buffer.h"
 
@@ -79,7 +80,7 @@ struct custody_buffer *buffer_new(struct custody_context *context, struct custod
 	return buffer;
 }
 
-static void forget_others(struct custody_buffer *buffer)
+void buffer_forget_others(struct custody_buffer *buffer)
 {
 	for (size_t i = 0; i < buffer->other_count; i++)
 		stream_release(buffer->others[i]);
@@ -90,7 +91,7 @@ static void forget_others(struct custody_buffer *buffer)
 
 void buffer_discard(struct custody_buffer *buffer)
 {
-	forget_others(buffer);
+	buffer_forget_others(buffer);
 	ipc_forget(buffer);
 	stream_release(buffer->free_stream);
 	custody_resource_release(buffer->resource);
@@ -99,187 +100,11 @@ void buffer_discard(struct custody_buffer *buffer)
 	free(buffer);
 }
 
-/* ------------------------------------------------------------ closing */
-
-static int join_foreign(const struct custody_buffer *buffer, const struct resource_uses *uses)
-{
-	struct custody_context *context = uses->stream ? uses->stream->object.context :
-							 buffer->object.context;
-	CUstream handle;
-	int error;
-
-	if (!uses->other_count)
-		return 0;
-	error = stream_resolve(uses->stream, context, &handle, NULL);
-	return error ? error : resource_wait_stream(context, handle, uses);
-}
-
-/*
- * The program's function runs behind what others do with its memory.  An owner is told
- * at the end in any case: where the device is at fault there is nothing to wait for.
- */
-static int release_foreign(struct custody_buffer *buffer, const struct resource_uses *uses,
-			   bool is_last)
-{
-	int error = join_foreign(buffer, uses);
-
-	if (error && (!is_last || error == CUSTODY_E_CAPTURING))
-		return error;
-	if (buffer->release)
-		buffer->release(buffer->owner, uses->stream);
-	return 0;
-}
-
-static int free_memory(struct custody_buffer *buffer, const struct resource_uses *uses,
-		       bool is_last)
-{
-	if (buffer->whole)
-		return 0;
-	if (buffer->import)
-		return ipc_close(buffer, uses);
-	if (buffer->resource)
-		return resource_give(buffer->resource, &buffer->memory, uses);
-	return release_foreign(buffer, uses, is_last);
-}
-
-/* A reset has ended the stream already, and the default one does. */
-static struct custody_stream *living(struct custody_stream *stream)
-{
-	return stream && !stream->is_foreign && atomic_load(&stream->is_ended) ? NULL : stream;
-}
-
-/*
- * With the context entered and a reference held: the program's function may let go of
- * its own.  Where that fails, and nothing is lost, the buffer is as it was, to be
- * closed again.
- */
-static int close_on(struct custody_buffer *buffer, struct custody_stream *stream, bool is_last)
-{
-	const struct resource_uses uses = { living(stream), buffer->others, buffer->other_count };
-	int error;
-
-	if (atomic_exchange(&buffer->is_closed, true))
-		return 0;
-	error = free_memory(buffer, &uses, is_last);
-	if (error && (buffer->memory.pointer || buffer->release))
-		atomic_store(&buffer->is_closed, false);
-	else
-		forget_others(buffer);
-	return error;
-}
-
-/* A reset: what cannot be freed dies with the context, or is lost. */
-static void end_buffer(struct library_object *object)
-{
-	struct custody_buffer *buffer = (struct custody_buffer *)object;
-
-	custody_buffer_retain(buffer);
-	close_on(buffer, buffer->free_stream, true);
-	atomic_store(&buffer->is_closed, true);
-}
-
-static void leave_buffer(struct library_object *object)
-{
-	custody_buffer_release((struct custody_buffer *)object);
-}
-
 void buffer_add(struct custody_buffer *buffer)
 {
-	buffer->object.ended = leave_buffer;
-	context_put(&buffer->object, buffer->object.context, end_buffer);
+	buffer_end_prepare(buffer);
+	context_put(&buffer->object, buffer->object.context, buffer->object.end);
 }
-
-static int close_now(struct custody_buffer *buffer, struct custody_stream *stream)
-{
-	struct library_call call;
-	int error = context_enter(&call, &buffer->object);
-
-	if (error)
-		return error;
-	return library_leave(&call,
-			     close_on(buffer, stream ? stream : buffer->free_stream, false));
-}
-
-int custody_buffer_close(struct custody_buffer *buffer, struct custody_stream *stream)
-{
-	int error, lost;
-
-	if (!buffer)
-		return error_say(CUSTODY_E_INVALID, "the buffer is NULL");
-	if (atomic_load(&buffer->is_closed))
-		return 0;
-	custody_buffer_retain(buffer);
-	error = close_now(buffer, stream);
-	lost = custody_buffer_release(buffer);
-	return error ? error : lost;
-}
-
-void custody_buffer_retain(struct custody_buffer *buffer)
-{
-	if (buffer)
-		atomic_fetch_add_explicit(&buffer->references, 1, memory_order_relaxed);
-}
-
-/* Memory that a graph has not freed is the graph's, and goes with it. */
-static bool is_left_to_graph(const struct custody_buffer *buffer, int error)
-{
-	return error == CUSTODY_E_NOT_CAPTURING && buffer->resource &&
-	       buffer->resource->facts.kind == CUSTODY_RESOURCE_GRAPH;
-}
-
-/* The last reference, with the context entered.  A capture will end, and then it can. */
-static int close_last(struct custody_buffer *buffer)
-{
-	int error = close_on(buffer, buffer->free_stream, true);
-
-	if (error == CUSTODY_E_CAPTURING)
-		custody_buffer_retain(buffer);
-	if (!is_left_to_graph(buffer, error))
-		return error;
-	atomic_store(&buffer->is_closed, true);
-	return 0;
-}
-
-static int discard_last(struct custody_buffer *buffer)
-{
-	int error;
-
-	context_remove(&buffer->object);
-	error = custody_resource_release(buffer->resource);
-	buffer->resource = NULL;
-	buffer_discard(buffer);
-	return error;
-}
-
-/*
- * What cannot be freed now stays in its context, for a reset.  Where the driver may not
- * be called, or has lost the memory already, there is host memory to give back and no
- * more.
- */
-static int end_last(struct custody_buffer *buffer)
-{
-	struct library_call call;
-	bool has_entered = !atomic_load(&buffer->is_closed) &&
-			   !context_enter(&call, &buffer->object);
-	int error, lost;
-
-	if (!has_entered)
-		return discard_last(buffer);
-	error = close_last(buffer);
-	if (!atomic_load(&buffer->is_closed))
-		return library_leave(&call, error);
-	lost = discard_last(buffer);
-	return library_leave(&call, error ? error : lost);
-}
-
-int custody_buffer_release(struct custody_buffer *buffer)
-{
-	if (buffer && atomic_fetch_sub_explicit(&buffer->references, 1, memory_order_acq_rel) == 1)
-		return end_last(buffer);
-	return 0;
-}
-
-/* ------------------------------------------------------------ making, for the program */
 
 static int fill(struct custody_buffer *buffer, struct custody_resource *resource, size_t bytes,
 		struct custody_stream *stream)

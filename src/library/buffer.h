@@ -17,8 +17,10 @@ struct ipc_import;
 
 struct custody_buffer {
 	struct library_object object;
-	_Atomic uint32_t references; /* 0: a last close has failed, and a reset tries again */
+	_Atomic uint32_t references;
 	_Atomic bool is_closed;
+	_Atomic bool is_left; /* nobody has it, but it could not be closed: a reset will */
+	bool is_held;	      /* by the reset that is at it */
 
 	struct custody_buffer *whole;	   /* of a part; it holds a reference */
 	struct custody_resource *resource; /* NULL: not of one; it holds a reference */
@@ -60,6 +62,14 @@ int buffer_enter(struct library_call *call, const struct custody_buffer *buffer)
  */
 int buffer_enter_stream(struct library_call *call, const struct custody_buffer *buffer,
 			struct custody_stream *stream, CUstream *handle, bool *is_synchronous);
+
+/* The streams that were recorded are done with it. */
+void buffer_forget_others(struct custody_buffer *buffer);
+
+/* ---------------------------------------------------------------- buffer_end.c */
+
+/* What its context does to it at its end. */
+void buffer_end_prepare(struct custody_buffer *buffer);
 
 /* --------------------------------------------------------------- buffer_copy.c */
 

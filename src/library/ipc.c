@@ -123,11 +123,22 @@ static int check_size(const struct ipc_content *content, const struct ipc_import
 {
 	size_t bytes = ipc_cache_bytes(import);
 
-	if (!bytes || (content->offset <= bytes && content->bytes <= bytes - content->offset))
+	if (content->offset <= bytes && content->bytes <= bytes - content->offset)
 		return 0;
 	return error_say(CUSTODY_E_CORRUPT, "the descriptor is of %llu bytes from byte %llu on of "
 			 "an allocation that has %zu", (unsigned long long)content->bytes,
 			 (unsigned long long)content->offset, bytes);
+}
+
+/* A pool does not say of what memory it is, before some of it is there. */
+static bool is_on_host(const void *pointer)
+{
+	unsigned int type = CU_MEMORYTYPE_DEVICE;
+
+	return library_cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+						  (CUdeviceptr)(uintptr_t)pointer) ==
+		       CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_HOST;
 }
 
 static void fill(struct custody_buffer *buffer, const struct ipc_content *content,
@@ -141,8 +152,10 @@ static void fill(struct custody_buffer *buffer, const struct ipc_content *conten
 		.device_pointer = pointer,
 		.bytes = content->bytes,
 	};
-	if (resource && resource->facts.is_host_accessible)
+	if (is_on_host(ipc_cache_pointer(import))) {
 		buffer->memory.host_pointer = pointer;
+		buffer->device = -1;
+	}
 	buffer->import = import;
 	buffer->is_mapped = true;
 	buffer->resource = resource;

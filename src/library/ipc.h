@@ -60,7 +60,7 @@ void ipc_cache_forget(struct ipc_import *import);
 void *ipc_cache_pointer(const struct ipc_import *import);
 struct custody_resource *ipc_cache_resource(const struct ipc_import *import);
 
-/* As the driver says; 0: it does not know. */
+/* As the driver says. */
 size_t ipc_cache_bytes(const struct ipc_import *import);
 
 #endif

@@ -87,15 +87,30 @@ static CUresult import_pooled(struct ipc_import *import)
 	return import_once(import);
 }
 
-/* What the driver says has the last word on how much there is. */
-static void ask_bytes(struct ipc_import *import)
+static bool ask_attributes(CUdeviceptr address, CUdeviceptr *base, size_t *bytes)
+{
+	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+					     CU_POINTER_ATTRIBUTE_RANGE_SIZE };
+	void *values[] = { base, bytes };
+
+	return library_cuda.cuPointerGetAttributes(2, attributes, values, address) ==
+	       CUDA_SUCCESS;
+}
+
+/* Whoever has written the descriptor may say what he likes: the driver has the word. */
+static int ask_bytes(struct ipc_import *import)
 {
 	CUdeviceptr base = 0;
 	size_t bytes = 0;
 
-	if (library_cuda.cuMemGetAddressRange(&base, &bytes, import->address) == CUDA_SUCCESS &&
-	    base <= import->address)
-		import->bytes = bytes - (import->address - base);
+	if (library_cuda.cuMemGetAddressRange(&base, &bytes, import->address) != CUDA_SUCCESS &&
+	    !ask_attributes(import->address, &base, &bytes))
+		bytes = 0;
+	if (base > import->address || bytes <= import->address - base)
+		return error_say(CUSTODY_E_UNSUPPORTED, "the driver does not say how large memory "
+				 "of other processes is");
+	import->bytes = bytes - (import->address - base);
+	return 0;
 }
 
 static CUresult unmap(struct ipc_import *import, CUstream handle)
@@ -127,16 +142,21 @@ static int open_new(const struct ipc_content *content, struct custody_context *c
 		    struct custody_resource *resource, struct ipc_import **import)
 {
 	struct ipc_import *made = new_import(content, context, resource);
-	CUresult result;
+	int error;
 
 	if (!made)
 		return CUSTODY_E_NO_MEMORY;
-	result = resource ? import_pooled(made) : open_legacy(made);
-	if (result != CUDA_SUCCESS) {
+	error = resource ? import_pooled(made) : open_legacy(made);
+	if (error) {
 		free(made);
-		return result;
+		return error;
 	}
-	ask_bytes(made);
+	error = ask_bytes(made);
+	if (error) {
+		unmap(made, CU_STREAM_PER_THREAD);
+		free(made);
+		return error;
+	}
 	made->next = imports;
 	imports = made;
 	*import = made;

@@ -117,6 +117,9 @@ static int check_attach(const struct custody_buffer *buffer, enum custody_attach
 	if (buffer->whole)
 		return error_say(CUSTODY_E_INVALID, "a part of a buffer is attached with the "
 				 "whole");
+	if (library_engine->is_capturing())
+		return error_say(CUSTODY_E_CAPTURING, "a capture would be lost by attaching "
+				 "memory, on whichever stream");
 	if (attach == CUSTODY_ATTACH_SINGLE && (!stream || stream->is_default))
 		return error_say(CUSTODY_E_INVALID, "memory is attached to a stream that was "
 				 "made, not to a default one");

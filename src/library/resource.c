@@ -132,8 +132,39 @@ static void end_resource(struct library_object *object)
 	end_parts((struct custody_resource *)object);
 }
 
+/* The context has died, and its streams with it; a pool is a device's. */
+static void lose_resource(struct library_object *object)
+{
+	struct custody_resource *resource = (struct custody_resource *)object;
+	struct resource_memory memory;
+
+	while (resource->facts.kind != CUSTODY_RESOURCE_CUSTOM &&
+	       resource_registry_pop(&resource->registry, &memory))
+		resource_lose(resource, &memory);
+	if (resource->ops->end)
+		resource->ops->end(resource);
+	atomic_store(&resource->waiting, NULL);
+}
+
+static void destroy(struct custody_resource *resource)
+{
+	if (resource->custom.destroy)
+		resource->custom.destroy(resource->self);
+	resource_discard(resource);
+}
+
+static void leave_resource(struct library_object *object)
+{
+	struct custody_resource *resource = (struct custody_resource *)object;
+
+	if (atomic_load(&resource->is_left))
+		destroy(resource);
+}
+
 void resource_add(struct custody_resource *resource, struct custody_context *context)
 {
+	resource->object.lose = lose_resource;
+	resource->object.ended = leave_resource;
 	context_put(&resource->object, context, end_resource);
 }
 
@@ -150,25 +181,34 @@ void custody_resource_retain(struct custody_resource *resource)
 		atomic_fetch_add_explicit(&resource->references, 1, memory_order_relaxed);
 }
 
-/* A pool outlives the context whose end somebody else has brought about. */
-static int end_lost(struct custody_resource *resource)
+/*
+ * The context cannot be entered.  Where it has died before, some of it is still there;
+ * where the process is ending, or is a child, host memory is all that is given back.
+ */
+static int end_outside(struct custody_resource *resource, int error)
 {
-	return resource_pool_is(resource) && library_is_usable() ? resource->ops->end(resource) : 0;
+	if (error > 0) {
+		atomic_store(&resource->is_left, true);
+		return error;
+	}
+	context_remove(&resource->object);
+	if (error == CUSTODY_E_STALE)
+		lose_resource(&resource->object);
+	destroy(resource);
+	return 0;
 }
 
-/* Where the driver may not be called, or has lost it already, host memory is all there is. */
 static int end_last(struct custody_resource *resource)
 {
 	struct library_call call;
-	bool has_entered = !context_enter(&call, &resource->object);
-	int error;
+	int error = context_enter(&call, &resource->object);
 
+	if (error)
+		return end_outside(resource, error);
 	context_remove(&resource->object);
-	error = has_entered ? end_parts(resource) : end_lost(resource);
-	if (resource->custom.destroy)
-		resource->custom.destroy(resource->self);
-	resource_discard(resource);
-	return has_entered ? library_leave(&call, error) : error;
+	error = end_parts(resource);
+	destroy(resource);
+	return library_leave(&call, error);
 }
 
 int custody_resource_release(struct custody_resource *resource)
@@ -286,6 +326,14 @@ static int join_others(struct custody_resource *resource, const struct resource_
 }
 
 /* What is exported the driver frees at once, and need not wait for what is in flight. */
+static int wait_for_exported(void)
+{
+	if (library_engine->is_capturing())
+		return error_say(CUSTODY_E_CAPTURING, "a capture is live, so that memory that was "
+				 "exported cannot be freed: it would have to be waited for");
+	return library_cuda.cuCtxSynchronize();
+}
+
 static int honour(struct custody_resource *resource, const struct resource_memory *memory,
 		  const struct resource_uses *uses, CUstream *handle)
 {
@@ -294,9 +342,7 @@ static int honour(struct custody_resource *resource, const struct resource_memor
 	switch (resource->ops->honour) {
 	case RESOURCE_QUEUED:
 		error = resource_wait_context(resource, uses);
-		if (!error && memory->is_exported)
-			wait_for_frees();
-		return error;
+		return !error && memory->is_exported ? wait_for_exported() : error;
 	case RESOURCE_ORDERED:
 		return resource_wait_order(resource, uses, handle);
 	case RESOURCE_JOINED:
@@ -326,77 +372,16 @@ int resource_give(struct custody_resource *resource, struct resource_memory *mem
 	return result;
 }
 
-/* ------------------------------------------------------------ memory without a buffer */
-
-static int allocate(struct custody_resource *resource, size_t bytes,
-		    struct custody_stream *stream, void **pointer)
+/* No stream of the context is there to wait for any more. */
+void resource_lose(struct custody_resource *resource, struct resource_memory *memory)
 {
-	struct registry_entry *entry = resource_registry_reserve(&resource->registry);
-	struct resource_memory memory;
-	int result;
+	struct resource_mode before;
 
-	if (!entry)
-		return CUSTODY_E_NO_MEMORY;
-	result = resource_take(resource, bytes, stream, &memory);
-	if (result || !memory.pointer) {
-		resource_registry_cancel(entry);
-		if (!result)
-			*pointer = NULL;
-		return result;
-	}
-	*pointer = memory.pointer;
-	memory.bytes = bytes;
-	resource_registry_add(&resource->registry, entry, &memory);
-	return 0;
-}
-
-int custody_resource_allocate(struct custody_resource *resource, size_t bytes,
-			      struct custody_stream *stream, void **pointer)
-{
-	struct library_call call;
-	int error = pointer ? resource_enter(&call, resource) :
-			      error_say(CUSTODY_E_INVALID, "where to put the pointer is NULL");
-
-	return error ? error : library_leave(&call, allocate(resource, bytes, stream, pointer));
-}
-
-static int say_not_freed(int error, const void *pointer, size_t bytes, size_t known)
-{
-	switch (error) {
-	case CUSTODY_E_UNKNOWN:
-		return error_say(error, "%p is no memory that this resource has allocated, or it "
-				 "is a buffer's", pointer);
-	case CUSTODY_E_MISMATCH:
-		return error_say(error, "%p has %zu bytes, not %zu", pointer, known, bytes);
-	default:
-		return error_say(error, "%p, of %zu bytes, was freed before", pointer, bytes);
-	}
-}
-
-static int deallocate(struct custody_resource *resource, void *pointer, size_t bytes,
-		      struct custody_stream *stream)
-{
-	const struct resource_uses uses = { .stream = stream };
-	struct resource_memory memory = { 0 };
-	int result = resource_registry_take(&resource->registry, pointer, bytes, &memory);
-
-	if (result)
-		return say_not_freed(result, pointer, bytes, memory.bytes);
-	result = resource_give(resource, &memory, &uses);
-	if (result)
-		resource_registry_put_back(&resource->registry, &memory);
-	return result;
-}
-
-int custody_resource_deallocate(struct custody_resource *resource, void *pointer, size_t bytes,
-				struct custody_stream *stream)
-{
-	struct library_call call;
-	int error = resource_enter(&call, resource);
-
-	if (error)
-		return error;
-	return library_leave(&call, pointer ? deallocate(resource, pointer, bytes, stream) : 0);
+	if (!memory->pointer || !resource->ops->lose)
+		return;
+	resource_relax(&before);
+	resource->ops->lose(memory);
+	resource_restore(&before);
 }
 
 /* ------------------------------------------------------------ what it is */

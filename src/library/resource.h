@@ -60,6 +60,12 @@ struct resource_ops {
 	int (*deallocate)(struct custody_resource *resource, CUstream handle,
 			  struct custody_stream *stream, struct resource_memory *memory);
 
+	/*
+	 * The context has died before: give back what has not gone with it, in no context.
+	 * NULL: all has.
+	 */
+	void (*lose)(struct resource_memory *memory);
+
 	/* Give back what the driver holds for the resource itself; may be NULL. */
 	int (*end)(struct custody_resource *resource);
 };
@@ -131,6 +137,7 @@ struct custody_resource {
 	const struct resource_ops *ops;
 	struct custody_resource_info facts;
 	_Atomic uint32_t references;
+	_Atomic bool is_left; /* nobody has it, but it could not be ended: a reset will */
 	struct resource_registry registry;
 
 	pthread_mutex_t lock; /* of making the next; held across its creation */
@@ -171,6 +178,9 @@ int resource_insist(struct custody_resource *resource, size_t bytes,
 int resource_give(struct custody_resource *resource, struct resource_memory *memory,
 		  const struct resource_uses *uses);
 
+/* The context has died before: what has not gone with it is given back. */
+void resource_lose(struct custody_resource *resource, struct resource_memory *memory);
+
 /* "device memory", "managed memory of a pool" and so on. */
 const char *resource_name(const struct custody_resource *resource);
 
@@ -194,8 +204,10 @@ void resource_restore(struct resource_mode *before);
 /* The resource that a device's buffers come from, with a reference for the caller. */
 int resource_default_take(struct custody_device *device, struct custody_resource **resource);
 
-/* The device resource of a context, as it is where none is named. */
-int resource_default_make(struct custody_context *context, struct custody_resource **resource);
+/* ----------------------------------------------------------- resource_device.c */
+
+/* The device resource of a context, which is entered. */
+int resource_device_make(struct custody_context *context, struct custody_resource **resource);
 
 /* ------------------------------------------------------------- resource_wait.c */
 

@@ -26,7 +26,7 @@ static int find(struct custody_device *device, struct custody_resource **resourc
 	if (!found || !is_fresh(found)) {
 		struct custody_resource *made;
 
-		error = resource_default_make(device->context, &made);
+		error = resource_device_make(device->context, &made);
 		if (error)
 			return error;
 		*stale = found;

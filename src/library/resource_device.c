@@ -66,7 +66,7 @@ static const struct resource_ops device_ops = {
 	.deallocate = free_device,
 };
 
-int resource_default_make(struct custody_context *context, struct custody_resource **resource)
+int resource_device_make(struct custody_context *context, struct custody_resource **resource)
 {
 	const struct custody_resource_info facts = {
 		.kind = CUSTODY_RESOURCE_DEVICE,
@@ -83,7 +83,7 @@ int custody_resource_device(struct custody_context *context, struct custody_reso
 	struct library_call call;
 	int error = context && resource ? library_enter_context(&call, context) : say_null();
 
-	return error ? error : library_leave(&call, resource_default_make(context, resource));
+	return error ? error : library_leave(&call, resource_device_make(context, resource));
 }
 
 /* ------------------------------------------------------------ page-locked memory */

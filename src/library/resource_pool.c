@@ -75,6 +75,12 @@ static int free_pooled(struct custody_resource *resource, CUstream handle,
 	return library_cuda.cuMemFreeAsync((CUdeviceptr)(uintptr_t)memory->pointer, handle);
 }
 
+/* Memory of a pool is no context's. */
+static void lose_pooled(struct resource_memory *memory)
+{
+	library_cuda.cuMemFree((CUdeviceptr)(uintptr_t)memory->pointer);
+}
+
 /* ------------------------------------------------------------ access of other devices */
 
 static CUmemAccessDesc access_of(int ordinal, bool can_access)
@@ -172,6 +178,7 @@ static const struct resource_ops pool_ops = {
 	.is_ordered = true,
 	.allocate = allocate_pooled,
 	.deallocate = free_pooled,
+	.lose = lose_pooled,
 	.end = end_pool,
 };
 

@@ -60,10 +60,19 @@ static int free_range(struct custody_resource *resource, CUstream handle,
 	return error;
 }
 
+/* Mappings are no context's. */
+static void lose_range(struct resource_memory *memory)
+{
+	bool is_gone;
+
+	virtual_range_end(memory->part, &is_gone);
+}
+
 static const struct resource_ops virtual_ops = {
 	.honour = RESOURCE_WAITED,
 	.allocate = allocate_range,
 	.deallocate = free_range,
+	.lose = lose_range,
 };
 
 /* ------------------------------------------------------------ making a resource */

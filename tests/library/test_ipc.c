@@ -421,6 +421,25 @@ START_TEST(exported_memory_is_not_freed_under_its_streams)
 }
 END_TEST
 
+START_TEST(exported_memory_is_not_freed_while_a_capture_is_live)
+{
+	const struct custody_stream_options options = { .size = sizeof(options),
+							.is_nonblocking = true };
+	struct custody_ipc_descriptor descriptor;
+	struct custody_buffer *buffer = export_one(&descriptor);
+	struct custody_stream *stream;
+	CUgraph graph;
+
+	ck_ok(custody_stream_create(fixture_context(0), &options, &stream));
+	ck_ok(custody_stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_is(custody_buffer_close(buffer, NULL), CUSTODY_E_CAPTURING);
+	ck_is(custody_buffer_release(buffer), CUSTODY_E_CAPTURING);
+	ck_ok(custody_stream_end_capture(stream, &graph));
+	ck_ok(custody_buffer_release(buffer));
+	ck_cu(cuGraphDestroy(graph));
+}
+END_TEST
+
 /* ------------------------------------------------------------ what is refused */
 
 START_TEST(the_exporter_cannot_import)
@@ -548,6 +567,7 @@ Suite *library_suite(void)
 	tcase_add_test(memory, a_device_that_does_not_reach_the_memory_gets_a_copy);
 	tcase_add_test(memory, exported_memory_is_freed_at_once);
 	tcase_add_test(memory, exported_memory_is_not_freed_under_its_streams);
+	tcase_add_test(memory, exported_memory_is_not_freed_while_a_capture_is_live);
 	tcase_add_test(refused, the_exporter_cannot_import);
 	tcase_add_test(refused, every_damaged_bit_is_found);
 	tcase_add_test(refused, a_descriptor_that_lies_is_refused);

@@ -70,6 +70,23 @@ START_TEST(memory_is_attached_in_all_three_ways)
 }
 END_TEST
 
+START_TEST(nothing_is_attached_while_a_capture_is_live)
+{
+	const struct custody_stream_options options = { .size = sizeof(options),
+							.is_nonblocking = true };
+	struct custody_buffer *buffer = managed(KIB);
+	struct custody_stream *capturing, *other = stream_of(fixture_context(0));
+	CUgraph graph;
+
+	ck_ok(custody_stream_create(fixture_context(0), &options, &capturing));
+	ck_ok(custody_stream_begin_capture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_is(custody_managed_attach(buffer, CUSTODY_ATTACH_SINGLE, other), CUSTODY_E_CAPTURING);
+	ck_ok(custody_stream_end_capture(capturing, &graph));
+	ck_ok(custody_managed_attach(buffer, CUSTODY_ATTACH_SINGLE, other));
+	ck_cu(cuGraphDestroy(graph));
+}
+END_TEST
+
 static unsigned int prefetches(void)
 {
 	return fixture_calls("cuMemPrefetchAsync_v2") + fixture_calls("cuMemPrefetchAsync");
@@ -183,6 +200,7 @@ Suite *library_suite(void)
 
 	tcase_add_test(managed_case, only_managed_memory_is_taken);
 	tcase_add_test(managed_case, memory_is_attached_in_all_three_ways);
+	tcase_add_test(managed_case, nothing_is_attached_while_a_capture_is_live);
 	tcase_add_test(managed_case, pages_are_prefetched_to_where_they_are_wanted);
 	tcase_add_test(managed_case, advice_is_given_and_taken_back);
 	tcase_add_test(managed_case, contents_are_discarded_and_pages_wanted_elsewhere);

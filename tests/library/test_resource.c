@@ -346,6 +346,42 @@ START_TEST(a_resource_is_released_after_the_device_was_reset)
 }
 END_TEST
 
+static void note_end(void *owner, struct custody_stream *stream)
+{
+	(void)stream;
+	++*(int *)owner;
+}
+
+/* The driver does not take back what is of pools and mappings then. */
+START_TEST(what_outlives_a_context_that_somebody_else_has_ended_is_given_back)
+{
+	struct custody_context *context = fixture_context(0);
+	size_t before = fixture_free_bytes(context);
+	struct custody_resource *pool, *virtual, *device = device_resource(context);
+	struct custody_buffer *buffers[4];
+	int ends = 0;
+
+	ck_ok(custody_resource_pool(context, NULL, &pool));
+	ck_ok(custody_resource_virtual(context, NULL, &virtual));
+	ck_ok(custody_buffer_create(pool, 8 * MIB, NULL, &buffers[0]));
+	ck_ok(custody_buffer_create(virtual, 8 * MIB, NULL, &buffers[1]));
+	ck_ok(custody_buffer_create(device, 8 * MIB, NULL, &buffers[2]));
+	ck_ok(custody_buffer_wrap(context, &ends, sizeof(ends), note_end, &ends, &buffers[3]));
+	allocate(pool, MIB);
+	ck_cu(cuDevicePrimaryCtxReset(0));
+	ck_assert_int_ne(custody_buffer_fill(buffers[0], "x", 1, NULL), 0);
+	ck_is(custody_buffer_fill(buffers[1], "x", 1, NULL), CUSTODY_E_STALE);
+	for (int i = 0; i < 4; i++)
+		ck_ok(custody_buffer_release(buffers[i]));
+	ck_ok(custody_resource_release(pool));
+	ck_ok(custody_resource_release(virtual));
+	ck_ok(custody_resource_release(device));
+	ck_assert_int_eq(ends, 1);
+	ck_ok(custody_context_synchronize(context));
+	ck_assert_uint_eq(fixture_free_bytes(context), before);
+}
+END_TEST
+
 /* ------------------------------------------------------------ the device's resource */
 
 START_TEST(a_device_has_the_device_resource_at_first)
@@ -444,6 +480,7 @@ Suite *library_suite(void)
 	tcase_add_test(life, what_was_allocated_without_a_buffer_ends_with_the_resource);
 	tcase_add_test(life, a_reset_frees_and_makes_stale);
 	tcase_add_test(life, a_resource_is_released_after_the_device_was_reset);
+	tcase_add_test(life, what_outlives_a_context_that_somebody_else_has_ended_is_given_back);
 	tcase_add_test(life, a_device_has_the_device_resource_at_first);
 	tcase_add_test(life, what_names_no_resource_comes_from_that_of_the_device);
 	tcase_add_test(life, a_reset_leaves_a_device_with_the_device_resource);
