@@ -82,7 +82,10 @@ struct custody_memory_info {
 CUSTODY_API int custody_context_memory_info(struct custody_context *context,
 					    struct custody_memory_info *info);
 
-/* Wait for all work of the context.  Documented: Context.synchronize(). */
+/*
+ * Wait for all work of the context.  During a capture, which that would spoil:
+ * CUSTODY_E_CAPTURING.  Documented: Context.synchronize().
+ */
 CUSTODY_API int custody_context_synchronize(struct custody_context *context);
 
 /* The same for the context that custody_context_current(-1) gives.  cuda.synchronize(). */

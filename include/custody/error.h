@@ -50,11 +50,15 @@ enum custody_error { CUSTODY_ERROR_MAP(CUSTODY_ERROR_VALUE) CUSTODY_OK = 0 };
 /*
  * The name of an error: "CUSTODY_E_STALE", or the driver's own name of a CUresult
  * ("CUDA_ERROR_OUT_OF_MEMORY"); "CUSTODY_E_?" for what is neither.
- * The text is static.  Any thread; may be called without a driver.
+ * The text is static.  Any thread.  Where the driver cannot be asked (not initialised
+ * yet, in a child of fork, at exit) rare errors of its own are "CUDA_ERROR_?".
  */
 CUSTODY_API const char *custody_error_name(int error);
 
-/* The same, as the end of a sentence, without a capital or a full stop. */
+/*
+ * The same, as the end of a sentence, without a capital or a full stop; "an error of the
+ * driver" where that cannot be asked.
+ */
 CUSTODY_API const char *custody_error_text(int error);
 
 /*

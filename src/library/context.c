@@ -213,6 +213,13 @@ int custody_context_memory_info(struct custody_context *context, struct custody_
 	return library_leave(&call, error);
 }
 
+int context_refuse_capture(void)
+{
+	if (!library_engine->is_capturing())
+		return 0;
+	return error_say(CUSTODY_E_CAPTURING, "a stream is capturing, which this would spoil");
+}
+
 int custody_context_synchronize(struct custody_context *context)
 {
 	struct library_call call;
@@ -223,7 +230,8 @@ int custody_context_synchronize(struct custody_context *context)
 	error = library_enter_context(&call, context);
 	if (error)
 		return error;
-	return library_leave(&call, (int)library_cuda.cuCtxSynchronize());
+	error = context_refuse_capture();
+	return library_leave(&call, error ? error : (int)library_cuda.cuCtxSynchronize());
 }
 
 int custody_synchronize(void)

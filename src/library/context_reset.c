@@ -7,14 +7,6 @@
 
 #include <stdlib.h>
 
-static int refuse_capture(void)
-{
-	if (!library_engine->is_capturing())
-		return 0;
-	return error_say(CUSTODY_E_CAPTURING,
-			 "a stream is capturing, and the end of a context would spoil that");
-}
-
 /* ------------------------------------------------------------------ reset */
 
 /*
@@ -33,7 +25,7 @@ static int end_all(struct custody_context *context)
 	has_flushed = library_engine->flush(number, true, &result);
 	atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
 	if (!has_flushed)
-		return refuse_capture();
+		return context_refuse_capture();
 	if (result != CUDA_SUCCESS)
 		error_say((int)result, "the driver refused a release; see custody_defer_errors()");
 	return (int)result;
@@ -62,7 +54,7 @@ int custody_context_reset(struct custody_context *context)
 	error = library_enter(&call);
 	if (error)
 		return error;
-	error = refuse_capture();
+	error = context_refuse_capture();
 	return library_leave(&call, error ? error : reset(context));
 }
 
@@ -100,7 +92,7 @@ int custody_device_reset(struct custody_device *device)
 	error = library_enter(&call);
 	if (error)
 		return error;
-	error = refuse_capture();
+	error = context_refuse_capture();
 	if (error)
 		return library_leave(&call, error);
 	reset(device->context);
@@ -143,7 +135,7 @@ static int release(struct custody_context *context)
 
 static int shut_down(void)
 {
-	int error = refuse_capture(), first;
+	int error = context_refuse_capture(), first;
 
 	if (error)
 		return error;
@@ -278,7 +270,7 @@ static int refuse_unwrap(const struct custody_context *context)
 		return error_say(CUSTODY_E_INVALID, "it is the primary context of device %d, which "
 						    "nobody has wrapped",
 				 context->device->ordinal);
-	return refuse_capture();
+	return context_refuse_capture();
 }
 
 /* Where the program has destroyed it already, there is nobody to flush it for. */

@@ -20,6 +20,83 @@ static bool has_key;
 #define NAME_CASE(name, value, text) case name: return #name;
 #define TEXT_CASE(name, value, text) case name: return text;
 
+/* For when the driver cannot be asked: at exit, above all, when a program says why. */
+#define ROW(name) { CUDA_ERROR_##name, "CUDA_ERROR_" #name },
+
+static const struct {
+	CUresult result;
+	const char *name;
+} usual[] = {
+	ROW(INVALID_VALUE)
+	ROW(OUT_OF_MEMORY)
+	ROW(NOT_INITIALIZED)
+	ROW(DEINITIALIZED)
+	ROW(STUB_LIBRARY)
+	ROW(DEVICE_UNAVAILABLE)
+	ROW(NO_DEVICE)
+	ROW(INVALID_DEVICE)
+	ROW(DEVICE_NOT_LICENSED)
+	ROW(INVALID_IMAGE)
+	ROW(INVALID_CONTEXT)
+	ROW(MAP_FAILED)
+	ROW(UNMAP_FAILED)
+	ROW(NO_BINARY_FOR_GPU)
+	ROW(ECC_UNCORRECTABLE)
+	ROW(UNSUPPORTED_LIMIT)
+	ROW(CONTEXT_ALREADY_IN_USE)
+	ROW(PEER_ACCESS_UNSUPPORTED)
+	ROW(INVALID_PTX)
+	ROW(NVLINK_UNCORRECTABLE)
+	ROW(UNSUPPORTED_PTX_VERSION)
+	ROW(OPERATING_SYSTEM)
+	ROW(INVALID_HANDLE)
+	ROW(ILLEGAL_STATE)
+	ROW(NOT_FOUND)
+	ROW(NOT_READY)
+	ROW(ILLEGAL_ADDRESS)
+	ROW(LAUNCH_OUT_OF_RESOURCES)
+	ROW(LAUNCH_TIMEOUT)
+	ROW(PEER_ACCESS_ALREADY_ENABLED)
+	ROW(PEER_ACCESS_NOT_ENABLED)
+	ROW(PRIMARY_CONTEXT_ACTIVE)
+	ROW(CONTEXT_IS_DESTROYED)
+	ROW(ASSERT)
+	ROW(TOO_MANY_PEERS)
+	ROW(HOST_MEMORY_ALREADY_REGISTERED)
+	ROW(HOST_MEMORY_NOT_REGISTERED)
+	ROW(HARDWARE_STACK_ERROR)
+	ROW(ILLEGAL_INSTRUCTION)
+	ROW(MISALIGNED_ADDRESS)
+	ROW(INVALID_ADDRESS_SPACE)
+	ROW(INVALID_PC)
+	ROW(LAUNCH_FAILED)
+	ROW(NOT_PERMITTED)
+	ROW(NOT_SUPPORTED)
+	ROW(SYSTEM_NOT_READY)
+	ROW(SYSTEM_DRIVER_MISMATCH)
+	ROW(STREAM_CAPTURE_UNSUPPORTED)
+	ROW(STREAM_CAPTURE_INVALIDATED)
+	ROW(STREAM_CAPTURE_MERGE)
+	ROW(STREAM_CAPTURE_UNMATCHED)
+	ROW(STREAM_CAPTURE_UNJOINED)
+	ROW(STREAM_CAPTURE_ISOLATION)
+	ROW(STREAM_CAPTURE_IMPLICIT)
+	ROW(CAPTURED_EVENT)
+	ROW(STREAM_CAPTURE_WRONG_THREAD)
+	ROW(TIMEOUT)
+	ROW(UNKNOWN)
+};
+
+#undef ROW
+
+static const char *find_usual(int error)
+{
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+		if (error == (int)usual[i].result)
+			return usual[i].name;
+	return "CUDA_ERROR_?";
+}
+
 /* The driver's word for a result; NULL: it cannot be asked, or has none. */
 static const char *ask_name(int error)
 {
@@ -52,7 +129,7 @@ const char *custody_error_name(int error)
 	case CUSTODY_OK:
 		return "CUSTODY_OK";
 	default:
-		return error > 0 ? "CUDA_ERROR_?" : "CUSTODY_E_?";
+		return error > 0 ? find_usual(error) : "CUSTODY_E_?";
 	}
 }
 

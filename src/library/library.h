@@ -236,6 +236,9 @@ static inline CUcontext context_last_handle(const struct custody_context *contex
 /* Whether it is the primary context of the device, which somebody has retained. */
 bool context_is_primary(CUcontext handle, const struct custody_device *device);
 
+/* CUSTODY_E_CAPTURING where a capture is known of: for what would spoil it. */
+int context_refuse_capture(void);
+
 /* The newest of all, from which `next` leads on. */
 struct custody_context *context_first(void);
 

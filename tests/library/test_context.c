@@ -417,7 +417,7 @@ START_TEST(nothing_is_released_during_a_capture_that_was_told_of)
 }
 END_TEST
 
-START_TEST(no_context_ends_during_a_capture)
+START_TEST(no_context_ends_nor_is_waited_for_during_a_capture)
 {
 	struct custody_context *context = fixture_context(0);
 
@@ -425,6 +425,8 @@ START_TEST(no_context_ends_during_a_capture)
 	ck_is(custody_context_reset(context), CUSTODY_E_CAPTURING);
 	ck_is(custody_device_reset(fixture_device(0)), CUSTODY_E_CAPTURING);
 	ck_is(custody_shutdown(), CUSTODY_E_CAPTURING);
+	ck_is(custody_context_synchronize(context), CUSTODY_E_CAPTURING);
+	ck_is(custody_synchronize(), CUSTODY_E_CAPTURING);
 	ck_ok(custody_capture_end());
 	ck_ok(custody_context_reset(context));
 }
@@ -466,7 +468,7 @@ static TCase *place_case(void)
 	tcase_add_test(rules, peer_may_be_enabled_and_disabled_twice);
 	tcase_add_test(rules, devices_that_cannot_reach_each_other_say_so);
 	tcase_add_test(rules, nothing_is_released_during_a_capture_that_was_told_of);
-	tcase_add_test(rules, no_context_ends_during_a_capture);
+	tcase_add_test(rules, no_context_ends_nor_is_waited_for_during_a_capture);
 	return rules;
 }
 

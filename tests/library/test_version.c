@@ -197,7 +197,9 @@ END_TEST
 
 START_TEST(error_of_the_driver_has_the_drivers_name_once_there_is_one)
 {
-	ck_assert_uint_gt(strlen(custody_error_name(2)), 0);
+	ck_assert_str_eq(custody_error_name(2), "CUDA_ERROR_OUT_OF_MEMORY");
+	ck_assert_str_eq(custody_error_name(98765), "CUDA_ERROR_?");
+	ck_assert_str_eq(custody_error_text(2), "an error of the driver");
 	fixture_context(0);
 	ck_assert_str_eq(custody_error_name(2), "CUDA_ERROR_OUT_OF_MEMORY");
 	ck_assert_str_eq(custody_error_text(2), "out of memory");
