@@ -184,7 +184,8 @@ CUSTODY_API int custody_array_ravel(struct custody_array *array, enum custody_or
 /*
  * Another shape of as many elements; one size may be CUSTODY_REST, for what is left.  The order
  * in which elements are counted must be the array's own, else CUSTODY_E_NEEDS_COPY; the
- * same shape always works.  Documented: reshape().
+ * same shape always works.  To have the elements counted in another order than theirs, go
+ * by custody_array_ravel(CUSTODY_ORDER_ANY).  Documented: reshape().
  */
 #define CUSTODY_REST ((size_t)-1)
 CUSTODY_API int custody_array_reshape(struct custody_array *array, int ndim, const size_t *shape,

@@ -36,6 +36,10 @@ CUSTODY_API int custody_pin_begin(struct custody_context *context,
 				  unsigned int flags, struct custody_pin **pin);
 CUSTODY_API int custody_pin_end(struct custody_pin *pin);
 
+/* End at the end of a block: struct custody_pin *pin CUSTODY_AUTO_PIN = NULL; */
+#define CUSTODY_AUTO_PIN __attribute__((cleanup(custody_pin_leave)))
+CUSTODY_API void custody_pin_leave(struct custody_pin **pin);
+
 /*
  * The same, mapped into the device: an array for each range, with the given layouts
  * (NULL: bytes), bound to `stream`.  The arrays are the scope's, and are destroyed with
@@ -50,6 +54,10 @@ CUSTODY_API int custody_map_begin(struct custody_context *context,
 CUSTODY_API int custody_map_array(struct custody_map *map, size_t index,
 				  struct custody_array **array);
 CUSTODY_API int custody_map_end(struct custody_map *map);
+
+/* The same: struct custody_map *map CUSTODY_AUTO_MAP = NULL; */
+#define CUSTODY_AUTO_MAP __attribute__((cleanup(custody_map_leave)))
+CUSTODY_API void custody_map_leave(struct custody_map **map);
 
 #ifdef __cplusplus
 }

@@ -284,15 +284,26 @@ static int wait_for_source(const struct custody_array *source)
 	return library_leave(&call, stream_finish(stream_default_handle(), true));
 }
 
+/* The stream is to know one of the two at least. */
+static int check_stream(const struct custody_array *target, const struct custody_array *source,
+			const struct custody_stream *stream)
+{
+	if (!stream || stream->object.context == target->buffer->object.context ||
+	    stream->object.context == source->buffer->object.context)
+		return 0;
+	return error_say(CUSTODY_E_MISMATCH, "the stream is of neither array's context");
+}
+
 static int copy_between(struct custody_array *target, struct custody_array *source, size_t bytes,
 			struct custody_stream *stream)
 {
 	struct array_work work;
-	int error = 0;
+	int error;
 
 	if (!stream)
 		stream = target->stream ? target->stream : source->stream;
-	if (!stream && source->buffer->object.context != target->buffer->object.context)
+	error = check_stream(target, source, stream);
+	if (!error && !stream && source->buffer->object.context != target->buffer->object.context)
 		error = wait_for_source(source);
 	if (!error)
 		error = array_copy_begin(&work, target, stream);

@@ -397,3 +397,9 @@ int custody_pin_end(struct custody_pin *pin)
 	free(pin);
 	return error;
 }
+
+void custody_pin_leave(struct custody_pin **pin)
+{
+	if (pin && *pin)
+		custody_pin_end(*pin);
+}

@@ -220,3 +220,9 @@ int custody_map_end(struct custody_map *map)
 		discard(map);
 	return error;
 }
+
+void custody_map_leave(struct custody_map **map)
+{
+	if (map && *map)
+		custody_map_end(*map);
+}

@@ -409,6 +409,20 @@ START_TEST(arrays_are_copied_between_devices)
 }
 END_TEST
 
+START_TEST(stream_of_a_third_device_copies_nothing_between_two)
+{
+	struct custody_array *source = make_counting(context, 4), *target;
+	struct custody_stream *stream = make_stream(fixture_context(1));
+	struct custody_layout layout = line_of(4);
+
+	target = make(&layout);
+	ck_is(custody_array_copy(target, source, stream), CUSTODY_E_MISMATCH);
+	destroy(target);
+	destroy(source);
+	ck_ok(custody_stream_destroy(stream));
+}
+END_TEST
+
 START_TEST(copy_from_another_device_ran_ahead_of_what_filled_its_source)
 {
 	struct custody_context *other = fixture_context(1);
@@ -485,6 +499,7 @@ Suite *library_suite(void)
 	tcase_add_test(tests, arrays_of_two_orders_are_not_copied_into_each_other);
 	tcase_add_test(tests, arrays_that_overlap_are_not_copied);
 	tcase_add_test(tests, arrays_are_copied_between_devices);
+	tcase_add_test(tests, stream_of_a_third_device_copies_nothing_between_two);
 	tcase_add_test(tests, copy_from_another_device_ran_ahead_of_what_filled_its_source);
 	return suite;
 }

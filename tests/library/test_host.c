@@ -231,6 +231,30 @@ START_TEST(empty_ranges_are_passed_over_and_wrong_ones_refused)
 }
 END_TEST
 
+static int leave_early(bool has_begun)
+{
+	const struct custody_range range = pages(0, 1), other = pages(2, 1);
+	struct custody_pin *pin CUSTODY_AUTO_PIN = NULL;
+	struct custody_map *map CUSTODY_AUTO_MAP = NULL;
+
+	if (!has_begun)
+		return 1;
+	ck_ok(custody_pin_begin(context, &range, 1, 0, &pin));
+	ck_ok(custody_map_begin(context, &other, NULL, 1, 0, NULL, &map));
+	ck_assert(is_registered(0) && is_registered(2));
+	return 2;
+}
+
+START_TEST(scopes_end_with_their_block)
+{
+	ck_assert_int_eq(leave_early(false), 1);
+	ck_assert_int_eq(leave_early(true), 2);
+	ck_assert(!is_registered(0) && !is_registered(2));
+	custody_pin_leave(NULL);
+	custody_map_leave(NULL);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ waiting */
 
 struct ending {
@@ -515,6 +539,7 @@ static void add_pins(Suite *suite)
 	tcase_add_test(tests, many_ranges_are_found_in_order);
 	tcase_add_test(tests, what_others_have_registered_is_told_by_the_driver);
 	tcase_add_test(tests, ranges_ahead_of_one_that_failed_stayed_registered);
+	tcase_add_test(tests, scopes_end_with_their_block);
 	tcase_add_test(tests, empty_ranges_are_passed_over_and_wrong_ones_refused);
 	tcase_add_loop_test(tests, pinned_memory_was_given_back_while_a_copy_still_read_it, 0, 2);
 	tcase_add_test(tests, registration_does_not_end_during_a_capture);
