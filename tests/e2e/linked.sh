@@ -58,7 +58,7 @@ expect_good_trace() { # TRACE
 		SELECT iif(sum(count) >= 11, 'yes', 'no') FROM flush WHERE cause = 'count'
 		AND queue = 'memory'")"
 	"$custody" report "$1" >report || fail "no report of $1"
-	expect_match "report of $1" 'linked' "$(cat report)"
+	expect_match "who holds the memory in $1" 'linked\+0x[0-9a-f]+ .*device +14' "$(cat report)"
 }
 
 compare_with() { # TRACE: with what a.rows holds
