@@ -174,7 +174,8 @@ int custody_context_pop(struct custody_context *context)
 	if (error)
 		return error;
 	handle = ask_current();
-	if (!handle || (handle != custody_context_handle(context) && handle != context_last_handle(context)))
+	if (!handle || (handle != custody_context_handle(context) &&
+			handle != context_last_handle(context)))
 		return library_leave(&call, say_order(context));
 	result = library_cuda.cuCtxPopCurrent(&handle);
 	if (result == CUDA_SUCCESS && stacked)

@@ -27,7 +27,8 @@ static void print_one(FILE *out, struct custody_device *device,
 		(unsigned int)info->pci_bus, (unsigned int)info->pci_device);
 	fprintf(out, "\tUUID                     %s\n", info->uuid);
 	fprintf(out, "\tmemory                   %" PRIu64 " MiB\n", info->total_bytes >> 20);
-	if (custody_device_attribute(device, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, &watches) == 0)
+	if (custody_device_attribute(device, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT,
+				     &watches) == 0)
 		fprintf(out, "\twatchdog                 %s\n", watches ? "enabled" : "disabled");
 	if (custody_device_attribute(device,
 				     CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO,

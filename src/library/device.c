@@ -46,13 +46,13 @@ int device_open_all(void)
 		return 0;
 	result = library_cuda.cuDeviceGetCount(&count);
 	if (result != CUDA_SUCCESS)
-		return error_say((int)result, "the driver does not tell how many devices there are");
+		return error_say((int)result, "the driver does not tell how many devices it has");
 	if (count < 1)
 		return error_say(CUSTODY_E_NO_DEVICE, "the CUDA driver finds no device");
 	table = calloc((size_t)count, sizeof(*table));
 	contexts = calloc((size_t)count, sizeof(*contexts));
 	error = table && contexts ? open_each(table, contexts, count) :
-				    error_say(CUSTODY_E_NO_MEMORY, "no memory for a list of devices");
+				    error_say(CUSTODY_E_NO_MEMORY, "no memory for the devices");
 	if (error) {
 		free(table);
 		free(contexts);

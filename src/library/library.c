@@ -25,7 +25,9 @@ struct row {
 #define NEEDED(name) { offsetof(struct library_cuda, name), TEXT(name), true },
 #define OPTIONAL(name) { offsetof(struct library_cuda, name), TEXT(name), false },
 
-static const struct row rows[] = { CUDA_FUNCTIONS(NEEDED, OPTIONAL) };
+static const struct row rows[] = {
+#include "library/cuda_functions.h"
+};
 
 /*
  * Taken around initialisation alone, and held across its driver calls: the driver may

@@ -19,8 +19,8 @@ int custody_trace_start(const char *path)
 	case 0:
 		return 0;
 	case EBUSY:
-		return error_say(CUSTODY_E_BUSY, "CUDA is in use already, so the beginning would be "
-						 "missing from the trace");
+		return error_say(CUSTODY_E_BUSY,
+				 "CUDA is in use already, so the trace would lack its beginning");
 	case ENAMETOOLONG:
 		return error_say(CUSTODY_E_INVALID, "the path of the trace is too long");
 	case EPERM:

@@ -58,13 +58,14 @@ static int ask_runtime(void *library, struct custody_version *version)
 
 	*(void **)&ask = dlsym(library, "cudaRuntimeGetVersion");
 	if (!ask)
-		return error_say(CUSTODY_E_UNSUPPORTED, "the CUDA runtime does not tell its version");
+		return error_say(CUSTODY_E_UNSUPPORTED,
+				 "the CUDA runtime does not tell its version");
 	error = ask(&number);
-	if (!error)
-		*version = split(number);
-	return error ? error_say(CUSTODY_E_UNSUPPORTED, "the CUDA runtime answers with its error %d",
-				 error) :
-		       0;
+	if (error)
+		return error_say(CUSTODY_E_UNSUPPORTED,
+				 "the CUDA runtime answers with its error %d", error);
+	*version = split(number);
+	return 0;
 }
 
 static int ask_nvrtc(void *library, struct custody_version *version)
@@ -77,9 +78,10 @@ static int ask_nvrtc(void *library, struct custody_version *version)
 	if (!ask)
 		return error_say(CUSTODY_E_UNSUPPORTED, "NVRTC does not tell its version");
 	error = ask(&found.major, &found.minor);
-	if (!error)
-		*version = found;
-	return error ? error_say(CUSTODY_E_UNSUPPORTED, "NVRTC answers with its error %d", error) : 0;
+	if (error)
+		return error_say(CUSTODY_E_UNSUPPORTED, "NVRTC answers with its error %d", error);
+	*version = found;
+	return 0;
 }
 
 /* One that the process has already comes first, whichever it is. */

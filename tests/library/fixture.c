@@ -141,7 +141,8 @@ void fixture_hold(CUstream handle)
 		ck_cu(cuMemHostAlloc((void **)&gate, sizeof(*gate),
 				     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
 	__atomic_store_n(gate, 0, __ATOMIC_RELEASE);
-	ck_cu(cuStreamWaitValue32(handle, (CUdeviceptr)(uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+	ck_cu(cuStreamWaitValue32(handle, (CUdeviceptr)(uintptr_t)gate, 1,
+				  CU_STREAM_WAIT_VALUE_EQ));
 }
 
 void fixture_release(void)

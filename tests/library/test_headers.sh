@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 compile() { # LANGUAGE STANDARD COMPILER HEADER
 	local language=$1 standard=$2 compiler=$3 header=$4
-	printf '#include <custody/%s>\n#include <custody/%s>\n' "$header" "$header" >"$work/one.$language"
+	printf '#include <custody/%s>\n' "$header" "$header" >"$work/one.$language"
 	# The headers of CUDA are the system's, whatever they say.
 	if ! $compiler -std="$standard" -pedantic -Wall -Wextra -Werror -fsyntax-only \
 		-I"$top_srcdir/include" -isystem "$CUDA_INCLUDE_DIR" "$work/one.$language"; then

@@ -469,8 +469,12 @@ END_TEST
 
 START_TEST(older_options_leave_the_rest_at_zero)
 {
-	struct custody_defer_limits limits = { .max_count = 4, .max_ratio = 0.5, .is_strict = true };
 	struct custody_defer_limits now = { .size = sizeof(now) };
+	struct custody_defer_limits limits = {
+		.max_count = 4,
+		.max_ratio = 0.5,
+		.is_strict = true,
+	};
 
 	limits.size = offsetof(struct custody_defer_limits, is_strict);
 	ck_ok(custody_defer_set_limits(&limits));
