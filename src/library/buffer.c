@@ -50,7 +50,7 @@ int buffer_enter(struct library_call *call, const struct custody_buffer *buffer)
 int buffer_enter_stream(struct library_call *call, const struct custody_buffer *buffer,
 			struct custody_stream *stream, CUstream *handle, bool *is_synchronous)
 {
-	int error = library_enter(call);
+	int error = library_check();
 
 	if (!error)
 		error = buffer_check(buffer);
@@ -263,8 +263,7 @@ static int cut(struct custody_buffer *buffer, size_t offset, size_t bytes,
 int custody_buffer_slice(struct custody_buffer *buffer, size_t offset, size_t bytes,
 			 struct custody_buffer **slice)
 {
-	struct library_call call;
-	int error = slice ? library_enter(&call) :
+	int error = slice ? library_check() :
 			    error_say(CUSTODY_E_INVALID, "where to put the part is NULL");
 
 	if (!error)

@@ -154,8 +154,7 @@ static int copy_to_new(struct custody_buffer *source, struct custody_buffer **ta
 int custody_buffer_copy_to(struct custody_buffer *source, struct custody_buffer **target,
 			   struct custody_stream *stream)
 {
-	struct library_call call;
-	int error = target ? library_enter(&call) :
+	int error = target ? library_check() :
 			     error_say(CUSTODY_E_INVALID, "where to put the copy is NULL");
 
 	if (error)
@@ -167,8 +166,7 @@ int custody_buffer_copy_to(struct custody_buffer *source, struct custody_buffer 
 int custody_buffer_copy_from(struct custody_buffer *target, struct custody_buffer *source,
 			     struct custody_stream *stream)
 {
-	struct library_call call;
-	int error = library_enter(&call);
+	int error = library_check();
 
 	return error ? error : copy(source, target, target, stream);
 }
@@ -195,7 +193,7 @@ static int enter_range(struct library_call *call, const struct custody_buffer *b
 		       size_t offset, const void *host, size_t bytes,
 		       struct custody_stream *stream, CUstream *handle, bool *is_synchronous)
 {
-	int error = library_enter(call);
+	int error = library_check();
 
 	if (!error)
 		error = check_range(buffer, offset, host, bytes);
@@ -306,7 +304,7 @@ int custody_buffer_fill(struct custody_buffer *buffer, const void *value, size_t
 	struct library_call call;
 	bool is_synchronous;
 	CUstream handle;
-	int error = library_enter(&call);
+	int error = library_check();
 
 	if (!error)
 		error = check_fill(buffer, value, width);

@@ -12,31 +12,29 @@ int custody_buffer_info(const struct custody_buffer *buffer, struct custody_buff
 {
 	const struct resource_memory none = { 0 };
 	const struct resource_memory *memory;
-	struct library_call call;
 	int error;
 
 	if (!buffer || !info)
 		return error_say(CUSTODY_E_INVALID, "the buffer, or where to put what it is, is "
 				 "NULL");
-	error = library_enter(&call);
+	error = library_check();
 	if (error)
 		return error;
 	memory = custody_buffer_is_closed(buffer) ? &none : &buffer->memory;
-	error = library_fill(info,
-			     &(struct custody_buffer_info){
-				     .pointer = memory->pointer,
-				     .host_pointer = memory->host_pointer,
-				     .device_pointer = memory->device_pointer,
-				     .bytes = buffer->memory.bytes,
-				     .device = buffer->device,
-				     .is_device_accessible = memory->device_pointer != NULL,
-				     .is_host_accessible = memory->host_pointer != NULL,
-				     .is_managed = buffer->is_managed,
-				     .is_mapped = buffer->is_mapped,
-				     .is_closed = custody_buffer_is_closed(buffer),
-			     },
-			     sizeof(*info));
-	return library_leave(&call, error);
+	return library_fill(info,
+			    &(struct custody_buffer_info){
+				    .pointer = memory->pointer,
+				    .host_pointer = memory->host_pointer,
+				    .device_pointer = memory->device_pointer,
+				    .bytes = buffer->memory.bytes,
+				    .device = buffer->device,
+				    .is_device_accessible = memory->device_pointer != NULL,
+				    .is_host_accessible = memory->host_pointer != NULL,
+				    .is_managed = buffer->is_managed,
+				    .is_mapped = buffer->is_mapped,
+				    .is_closed = custody_buffer_is_closed(buffer),
+			    },
+			    sizeof(*info));
 }
 
 void *custody_buffer_pointer(const struct custody_buffer *buffer)
@@ -75,12 +73,11 @@ static int check_stream(const struct custody_stream *stream)
 int custody_buffer_set_free_stream(struct custody_buffer *buffer, struct custody_stream *stream)
 {
 	struct custody_stream *before;
-	struct library_call call;
 	int error;
 
 	if (!stream)
 		return error_say(CUSTODY_E_INVALID, "a buffer is freed on a stream, not on NULL");
-	error = library_enter(&call);
+	error = library_check();
 	if (!error)
 		error = buffer_check(buffer);
 	if (!error && buffer->whole)
@@ -94,8 +91,7 @@ int custody_buffer_set_free_stream(struct custody_buffer *buffer, struct custody
 	before = buffer->free_stream;
 	buffer->free_stream = stream;
 	pthread_mutex_unlock(&buffer->lock);
-	stream_release(before);
-	return library_leave(&call, 0);
+	return stream_release(before);
 }
 
 /* Under the lock.  `*is_new` false: it stands there already. */
@@ -136,8 +132,7 @@ static int record(struct custody_buffer *buffer, struct custody_stream *stream)
 
 int custody_buffer_record_stream(struct custody_buffer *buffer, struct custody_stream *stream)
 {
-	struct library_call call;
-	int error = library_enter(&call);
+	int error = library_check();
 
 	if (!error)
 		error = buffer_check(buffer);
@@ -145,5 +140,5 @@ int custody_buffer_record_stream(struct custody_buffer *buffer, struct custody_s
 		error = custody_stream_default(buffer->object.context, &stream);
 	if (!error)
 		error = check_stream(stream);
-	return error ? error : library_leave(&call, record(buffer, stream));
+	return error ? error : record(buffer, stream);
 }

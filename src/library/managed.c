@@ -133,7 +133,7 @@ int custody_managed_attach(struct custody_buffer *buffer, enum custody_attach at
 	bool is_synchronous;
 	unsigned int flag;
 	CUstream handle;
-	int error = library_enter(&call);
+	int error = library_check();
 
 	if (!error)
 		error = check_attach(buffer, attach, stream);
@@ -172,7 +172,7 @@ int custody_managed_prefetch(struct custody_buffer *buffer, struct custody_locat
 	struct library_call call;
 	CUmemLocation target;
 	CUstream handle;
-	int error = library_enter(&call);
+	int error = library_check();
 
 	if (!error)
 		error = check(buffer);
@@ -238,7 +238,7 @@ int custody_managed_advise(struct custody_buffer *buffer, enum custody_advice ad
 	CUmemLocation target;
 	CUmem_advise what = CU_MEM_ADVISE_SET_READ_MOSTLY;
 	bool does_nothing;
-	int error = library_enter(&call);
+	int error = library_check();
 
 	if (!error)
 		error = check(buffer);
@@ -310,7 +310,7 @@ int custody_managed_discard(struct custody_buffer *buffer, struct custody_locati
 	struct library_call call;
 	CUmemLocation target;
 	CUstream handle;
-	int error = library_enter(&call);
+	int error = library_check();
 
 	if (!error)
 		error = check(buffer);

@@ -388,17 +388,13 @@ void resource_lose(struct custody_resource *resource, struct resource_memory *me
 
 int custody_resource_info(struct custody_resource *resource, struct custody_resource_info *info)
 {
-	struct library_call call;
 	int error;
 
 	if (!resource || !info)
 		return error_say(CUSTODY_E_INVALID, "the resource, or where to put what it is, "
 				 "is NULL");
-	error = library_enter(&call);
-	if (error)
-		return error;
-	return library_leave(&call, library_fill(info, &resource->facts,
-						 sizeof(resource->facts)));
+	error = library_check();
+	return error ? error : library_fill(info, &resource->facts, sizeof(resource->facts));
 }
 
 struct custody_context *custody_resource_context(struct custody_resource *resource)

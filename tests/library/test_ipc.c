@@ -237,6 +237,17 @@ static struct custody_resource *receive_pool(struct custody_context *context)
 	return pool;
 }
 
+static void check_refusal_while_capturing(struct custody_buffer *buffer,
+					  struct custody_stream *stream)
+{
+	CUgraph graph;
+
+	story_check(!custody_stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	story_check(custody_buffer_close(buffer, NULL) == CUSTODY_E_CAPTURING);
+	story_check(!custody_stream_end_capture(stream, &graph));
+	story_check(cuGraphDestroy(graph) == CUDA_SUCCESS);
+}
+
 static int import_of_a_pool(void)
 {
 	struct custody_ipc_descriptor descriptor;
@@ -261,6 +272,7 @@ static int import_of_a_pool(void)
 	story_check(fixture_calls("cuMemPoolImportPointer") == 1);
 	story_check(custody_buffer_resource(one) == pool);
 	story_check(read_byte(one, 0) == 'e');
+	check_refusal_while_capturing(one, stream);
 	story_check(!custody_buffer_release(one));
 	story_check(read_byte(two, 0) == 'e');
 	story_check(!custody_buffer_write(two, 1, "i", 1, NULL));
