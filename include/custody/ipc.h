@@ -37,7 +37,8 @@ CUSTODY_API int custody_buffer_export(struct custody_buffer *buffer,
  * Open what another process has exported.  `resource` is the imported pool it is of,
  * NULL for a descriptor of the device resource.  On another device than `context`'s
  * that cannot reach the exporter's: a copy in memory of its own.  By the process that
- * exported it: CUSTODY_E_OWN_PROCESS.  Freed as any buffer.
+ * exported it: CUSTODY_E_OWN_PROCESS.  Freed as any buffer, but for memory without a
+ * pool, for whose streams the close waits.
  */
 CUSTODY_API int custody_buffer_import(struct custody_context *context,
 				      const struct custody_ipc_descriptor *descriptor,

@@ -5,7 +5,12 @@
  * One interface over every kind of memory of the driver's.  A resource is counted by
  * reference: who creates one holds a reference, each buffer of it holds another, and
  * it ends with the last.  An allocation that runs out of memory has all queues of the
- * device flushed and is tried again, see custody/defer.h.
+ * device flushed and is tried again, see custody/defer.h; then what was freed in the
+ * order of streams is waited for once and taken from the pools, and then the program is
+ * asked.  The error's detail has the numbers.
+ *
+ * A stream that is capturing gives no memory and frees none, but of the graph resource:
+ * CUSTODY_E_CAPTURING.  Captures of other streams and threads survive all of this.
  *
  * Any thread.  Allocations may be freed on another thread than the one that made them.
  */
@@ -49,21 +54,26 @@ CUSTODY_API int custody_resource_info(struct custody_resource *resource,
 				      struct custody_resource_info *info);
 CUSTODY_API struct custody_context *custody_resource_context(struct custody_resource *resource);
 
-/* One reference more, or less; NULL is fine. */
+/*
+ * One reference more, or less; NULL is fine.  With the last one goes what was allocated
+ * without a buffer and not freed, but for memory of the program's own; an error says
+ * what the driver did not take back.
+ */
 CUSTODY_API void custody_resource_retain(struct custody_resource *resource);
 CUSTODY_API int custody_resource_release(struct custody_resource *resource);
 
 /*
  * Memory without a buffer around it.  0 bytes: NULL goes to *pointer, without a driver
- * call.  `stream` NULL: the default stream of the resource's context.  Only resources
- * that are ordered by streams (pools, graph) and custom ones use it to allocate.
+ * call.  `stream` NULL: the default stream of the resource's context, and what is
+ * ordered by streams is there on return.  Only resources that are (pools, graph), and
+ * custom ones, use it to allocate.
  *
  * custody_resource_deallocate() is told what custody_resource_allocate() was: memory
- * that is not of this resource is CUSTODY_E_UNKNOWN, another size
- * CUSTODY_E_MISMATCH, a second time CUSTODY_E_DOUBLE_FREE; nothing happens then.  Work that was
- * given to `stream` before it may still use the memory; device, pinned and managed
- * memory is queued and is not released before all work of its context that was
- * submitted by then is done.
+ * that is not of this resource, or is a buffer's, is CUSTODY_E_UNKNOWN, another size
+ * CUSTODY_E_MISMATCH, a second time CUSTODY_E_DOUBLE_FREE (UNKNOWN after a thousand
+ * other frees); nothing happens then.  Work that was given to `stream` before it may
+ * still use the memory; device, pinned and managed memory is queued and is not released
+ * before all work of its context that was submitted by then is done.
  */
 CUSTODY_API int custody_resource_allocate(struct custody_resource *resource, size_t bytes,
 					  struct custody_stream *stream, void **pointer);
@@ -177,8 +187,8 @@ struct custody_virtual_options {
 
 /*
  * Virtual memory: an address range with physical memory mapped into it.  Sizes are
- * rounded up to the granularity.  Its release waits for the free stream, since unmapping is not
- * ordered by streams; a capturing stream is refused with CUSTODY_E_CAPTURING.
+ * rounded up to the granularity.  Its release waits for the free stream and those that
+ * were recorded, since unmapping is not ordered by streams.
  */
 CUSTODY_API int custody_resource_virtual(struct custody_context *context,
 					 const struct custody_virtual_options *options,
@@ -240,8 +250,8 @@ CUSTODY_API int custody_resource_custom(struct custody_context *context,
 
 /*
  * The resource that a device's buffers and arrays come from where none is named; at
- * first the device resource.  The device holds a reference.  NULL: as at first.
- * The getter gives no reference.
+ * first, and after a reset, the device resource.  The device holds a reference.  NULL:
+ * as at first.  The getter gives no reference.
  */
 CUSTODY_API int custody_device_resource(struct custody_device *device,
 					struct custody_resource **resource);
