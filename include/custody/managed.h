@@ -2,7 +2,8 @@
 /*
  * custody/managed.h - where managed memory is, and shall be.  Of buffers of managed
  * memory, else CUSTODY_E_INVALID.  Advice and prefetches where the device has no
- * concurrent managed access do nothing, and return 0.  Any thread.
+ * concurrent managed access do nothing, and return 0.  A stream that is capturing is
+ * refused with CUSTODY_E_CAPTURING.  Any thread.
  */
 #ifndef CUSTODY_MANAGED_H
 #define CUSTODY_MANAGED_H
@@ -15,10 +16,7 @@ extern "C" {
 
 enum custody_attach { CUSTODY_ATTACH_GLOBAL, CUSTODY_ATTACH_HOST, CUSTODY_ATTACH_SINGLE };
 
-/*
- * Attach to all streams, to the host, or to this stream alone; in the stream's order.
- * CUSTODY_E_CAPTURING while a capture is live.
- */
+/* Attach to all streams, to the host, or to this stream alone; in the stream's order. */
 CUSTODY_API int custody_managed_attach(struct custody_buffer *buffer,
 				       enum custody_attach attach, struct custody_stream *stream);
 

@@ -86,6 +86,22 @@ static CUdevice device_of(const CUmemLocation *location)
 	return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : CU_DEVICE_CPU;
 }
 
+/* None of this becomes a node of a graph: a capture of the stream would be lost. */
+static int enter_idle(struct library_call *call, const struct custody_buffer *buffer,
+		      struct custody_stream *stream, CUstream *handle, bool *is_synchronous)
+{
+	bool is_capturing;
+	int error = buffer_enter_stream(call, buffer, stream, handle, is_synchronous);
+
+	if (error)
+		return error;
+	error = stream_ask_capturing(*handle, &is_capturing);
+	if (!error && is_capturing)
+		error = error_say(CUSTODY_E_CAPTURING, "the stream is capturing, and managed memory "
+				  "cannot be moved in a graph");
+	return error ? library_leave(call, error) : 0;
+}
+
 /* ------------------------------------------------------------ attaching */
 
 static int attach_flag(enum custody_attach attach, unsigned int *flag)
@@ -117,9 +133,6 @@ static int check_attach(const struct custody_buffer *buffer, enum custody_attach
 	if (buffer->whole)
 		return error_say(CUSTODY_E_INVALID, "a part of a buffer is attached with the "
 				 "whole");
-	if (library_engine->is_capturing())
-		return error_say(CUSTODY_E_CAPTURING, "a capture would be lost by attaching "
-				 "memory, on whichever stream");
 	if (attach == CUSTODY_ATTACH_SINGLE && (!stream || stream->is_default))
 		return error_say(CUSTODY_E_INVALID, "memory is attached to a stream that was "
 				 "made, not to a default one");
@@ -130,6 +143,7 @@ int custody_managed_attach(struct custody_buffer *buffer, enum custody_attach at
 			   struct custody_stream *stream)
 {
 	struct library_call call;
+	struct resource_mode before;
 	bool is_synchronous;
 	unsigned int flag;
 	CUstream handle;
@@ -140,10 +154,12 @@ int custody_managed_attach(struct custody_buffer *buffer, enum custody_attach at
 	if (!error)
 		error = attach_flag(attach, &flag);
 	if (!error)
-		error = buffer_enter_stream(&call, buffer, stream, &handle, &is_synchronous);
+		error = enter_idle(&call, buffer, stream, &handle, &is_synchronous);
 	if (error || !buffer->memory.pointer)
 		return error ? error : library_leave(&call, 0);
+	resource_relax(&before);
 	error = library_cuda.cuStreamAttachMemAsync(handle, address_of(buffer), 0, flag);
+	resource_restore(&before);
 	return library_leave(&call, error ? error : stream_finish(handle, is_synchronous));
 }
 
@@ -179,7 +195,7 @@ int custody_managed_prefetch(struct custody_buffer *buffer, struct custody_locat
 	if (!error)
 		error = convert(buffer, &location, &target, &does_nothing);
 	if (!error)
-		error = buffer_enter_stream(&call, buffer, stream, &handle, &is_synchronous);
+		error = enter_idle(&call, buffer, stream, &handle, &is_synchronous);
 	if (error || does_nothing || !buffer->memory.pointer)
 		return error ? error : library_leave(&call, 0);
 	error = prefetch(buffer, &target, handle);
@@ -319,7 +335,7 @@ int custody_managed_discard(struct custody_buffer *buffer, struct custody_locati
 	if (!error)
 		error = convert(buffer, &location, &target, &does_nothing);
 	if (!error)
-		error = buffer_enter_stream(&call, buffer, stream, &handle, &is_synchronous);
+		error = enter_idle(&call, buffer, stream, &handle, &is_synchronous);
 	if (error || does_nothing || !buffer->memory.pointer)
 		return error ? error : library_leave(&call, 0);
 	return library_leave(&call, discard_on(buffer, is_wanted ? &target : NULL, handle,

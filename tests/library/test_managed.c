@@ -70,19 +70,27 @@ START_TEST(memory_is_attached_in_all_three_ways)
 }
 END_TEST
 
-START_TEST(nothing_is_attached_while_a_capture_is_live)
+START_TEST(a_stream_that_is_capturing_is_refused_and_another_is_not)
 {
 	const struct custody_stream_options options = { .size = sizeof(options),
 							.is_nonblocking = true };
 	struct custody_buffer *buffer = managed(KIB);
-	struct custody_stream *capturing, *other = stream_of(fixture_context(0));
+	struct custody_stream *capturing, *other;
 	CUgraph graph;
 
 	ck_ok(custody_stream_create(fixture_context(0), &options, &capturing));
+	ck_ok(custody_stream_create(fixture_context(0), &options, &other));
 	ck_ok(custody_stream_begin_capture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	ck_is(custody_managed_attach(buffer, CUSTODY_ATTACH_SINGLE, other), CUSTODY_E_CAPTURING);
-	ck_ok(custody_stream_end_capture(capturing, &graph));
+	ck_is(custody_managed_attach(buffer, CUSTODY_ATTACH_SINGLE, capturing),
+	      CUSTODY_E_CAPTURING);
+	ck_is(custody_managed_prefetch(buffer, on_host, capturing), CUSTODY_E_CAPTURING);
+	ck_is(custody_managed_discard(buffer, nowhere, capturing), CUSTODY_E_CAPTURING);
+	ck_is(custody_managed_discard(buffer, on_host, capturing), CUSTODY_E_CAPTURING);
 	ck_ok(custody_managed_attach(buffer, CUSTODY_ATTACH_SINGLE, other));
+	ck_ok(custody_managed_prefetch(buffer, on_host, other));
+	ck_ok(custody_managed_advise(buffer, CUSTODY_ADVICE_READ_MOSTLY, nowhere, true));
+	ck_ok(custody_managed_discard(buffer, nowhere, other));
+	ck_ok(custody_stream_end_capture(capturing, &graph));
 	ck_cu(cuGraphDestroy(graph));
 }
 END_TEST
@@ -200,7 +208,7 @@ Suite *library_suite(void)
 
 	tcase_add_test(managed_case, only_managed_memory_is_taken);
 	tcase_add_test(managed_case, memory_is_attached_in_all_three_ways);
-	tcase_add_test(managed_case, nothing_is_attached_while_a_capture_is_live);
+	tcase_add_test(managed_case, a_stream_that_is_capturing_is_refused_and_another_is_not);
 	tcase_add_test(managed_case, pages_are_prefetched_to_where_they_are_wanted);
 	tcase_add_test(managed_case, advice_is_given_and_taken_back);
 	tcase_add_test(managed_case, contents_are_discarded_and_pages_wanted_elsewhere);
