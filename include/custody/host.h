@@ -42,8 +42,9 @@ CUSTODY_API void custody_pin_leave(struct custody_pin **pin);
 
 /*
  * The same, mapped into the device: an array for each range, with the given layouts
- * (NULL: bytes), bound to `stream`.  The arrays are the scope's, and are destroyed with
- * it; views that the caller made of them stay his, but are CUSTODY_E_CLOSED from then on.
+ * (NULL: bytes; all have one `size`), bound to `stream`.  The arrays are the scope's, and
+ * are destroyed with it; views that the caller made of them stay his, but are
+ * CUSTODY_E_CLOSED from then on.
  * Documented: with cuda.mapped(*arrays, stream).
  */
 CUSTODY_API int custody_map_begin(struct custody_context *context,

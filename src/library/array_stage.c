@@ -83,20 +83,15 @@ static struct stage *take_some(const struct custody_context *context)
 	return taken;
 }
 
-/* Whatever has been given to the stream by then has let go of the bytes. */
-static void let_go(struct stage *stage)
+static void discard(struct stage *stage)
 {
 	if (stage->event)
 		library_cuda.cuEventDestroy(stage->event);
-	stage->event = NULL;
 	free(stage->bytes);
-	stage->bytes = NULL;
+	free(stage);
 }
 
-/*
- * The context is reset, and is current.  The stage itself stays in the list for the
- * next who looks; where somebody looks at it right now, he sees to it.
- */
+/* The context is reset, and is current.  Who looks at a stage right now sees to it himself. */
 static void end_stage(struct library_object *object)
 {
 	struct stage *stage = (struct stage *)object;
@@ -104,8 +99,18 @@ static void end_stage(struct library_object *object)
 	if (!take(stage))
 		return;
 	library_cuda.cuEventSynchronize(stage->event);
-	let_go(stage);
-	put(stage);
+	discard(stage);
+}
+
+/* The event has died with its context. */
+static void lose_stage(struct library_object *object)
+{
+	struct stage *stage = (struct stage *)object;
+
+	if (!take(stage))
+		return;
+	stage->event = NULL;
+	discard(stage);
 }
 
 void array_stage_collect(struct custody_context *context)
@@ -117,17 +122,14 @@ void array_stage_collect(struct custody_context *context)
 		return;
 	for (stage = take_some(context); stage; stage = next) {
 		next = stage->next;
-		/* Of a context that was lost the event has gone with it. */
 		if (!context_is_fresh(context, stage->object.generation))
 			stage->event = NULL;
-		if (stage->event &&
-		    library_cuda.cuEventQuery(stage->event) == CUDA_ERROR_NOT_READY) {
+		else if (library_cuda.cuEventQuery(stage->event) == CUDA_ERROR_NOT_READY) {
 			put(stage);
 			continue;
 		}
 		context_remove(&stage->object);
-		let_go(stage);
-		free(stage);
+		discard(stage);
 	}
 }
 
@@ -165,6 +167,7 @@ static int keep(const struct array_work *work, void *bytes)
 
 	if (stage && follow(stage, work->handle)) {
 		stage->bytes = bytes;
+		stage->object.lose = lose_stage;
 		context_put(&stage->object, work->context, end_stage);
 		put(stage);
 		return 0;

@@ -31,12 +31,15 @@ static int type_to_dlpack(struct custody_type type, struct custody_dlpack_tensor
 	for (int i = 0; i < CODES; i++) {
 		if (codes[i].kind != type.kind)
 			continue;
+		if (type.item_bytes > UINT8_MAX / 8)
+			break;
 		tensor->type_code = codes[i].code;
 		tensor->type_bits = (uint8_t)(8 * type.item_bytes);
 		tensor->type_lanes = 1;
 		return 0;
 	}
-	return error_say(CUSTODY_E_UNSUPPORTED, "DLPack has no records");
+	return error_say(CUSTODY_E_UNSUPPORTED, "DLPack has no type '%c' of %u bytes",
+			 (int)type.kind, type.item_bytes);
 }
 
 static int type_from_dlpack(const struct custody_dlpack_tensor *tensor, struct custody_type *type)

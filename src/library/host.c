@@ -240,6 +240,19 @@ static void end_scope(struct library_object *object)
 	scope->has_ended = true;
 }
 
+/* The registrations have died with it. */
+static void lose_scope(struct library_object *object)
+{
+	struct host_scope *scope = (struct host_scope *)object;
+
+	for (size_t i = 0; i < scope->count; i++) {
+		if (scope->ranges[i].is_registered)
+			leave_map(&scope->ranges[i]);
+		scope->ranges[i].is_registered = false;
+	}
+	scope->has_ended = true;
+}
+
 int host_begin(struct host_scope *scope, struct custody_context *context,
 	       const struct custody_range *ranges, size_t count, unsigned int flags,
 	       bool is_mapped)
@@ -254,6 +267,7 @@ int host_begin(struct host_scope *scope, struct custody_context *context,
 	if (error)
 		return error;
 	error = register_all(scope, translate_flags(flags, is_mapped));
+	scope->object.lose = lose_scope;
 	if (!error)
 		context_put(&scope->object, context, end_scope);
 	return library_leave(&call, error);
@@ -289,11 +303,11 @@ static int wait_for_users(const struct host_scope *scope)
 	return error ? error : elsewhere;
 }
 
-/* Whether there is nothing to undo any more. */
-static bool is_over(int error)
+/* Whether there is nothing to undo any more; entering may have found the context dead. */
+static bool is_over(const struct host_scope *scope, int error)
 {
-	return error == CUSTODY_E_STALE || error == CUSTODY_E_FORKED ||
-	       error == CUSTODY_E_EXITING;
+	return error == CUSTODY_E_FORKED || error == CUSTODY_E_EXITING ||
+	       !context_is_fresh(scope->object.context, scope->object.generation);
 }
 
 /* It is not this time's to end, and belongs to its context again. */
@@ -324,7 +338,7 @@ int host_end(struct host_scope *scope, void (*release)(struct host_scope *scope)
 	if (scope->has_ended)
 		return 0;
 	error = enter_scope(&call, scope);
-	if (is_over(error))
+	if (error && is_over(scope, error))
 		return 0;
 	*is_kept = error != 0;
 	if (error)

@@ -9,6 +9,7 @@
 #include "library/host.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct custody_map {
 	struct host_scope scope;
@@ -113,14 +114,34 @@ static int check_device(struct custody_context *context)
 			 context->device->ordinal);
 }
 
+/* How far apart a caller's layouts are: as his header has them. */
+static int find_step(const struct custody_layout *given, size_t count, size_t *step)
+{
+	*step = given && count ? given->size : 0;
+	for (size_t i = 1; i < count && *step; i++) {
+		size_t size;
+
+		memcpy(&size, (const char *)given + i * *step, sizeof(size));
+		if (size != *step)
+			return error_say(CUSTODY_E_INVALID,
+					 "layout %zu does not have the size of the first", i);
+	}
+	return 0;
+}
+
 /* Before anything is registered, so that less has to be undone. */
 static int read_layouts(const struct custody_range *ranges, const struct custody_layout *given,
 			size_t count, struct layout *layouts)
 {
-	int error = 0;
+	size_t step;
+	int error = find_step(given, count, &step);
 
-	for (size_t i = 0; i < count && !error; i++)
-		error = read_range_layout(&layouts[i], &ranges[i], given ? &given[i] : NULL);
+	for (size_t i = 0; i < count && !error; i++) {
+		const char *one = (const char *)given + i * step;
+
+		error = read_range_layout(&layouts[i], &ranges[i],
+					  given ? (const struct custody_layout *)one : NULL);
+	}
 	return error;
 }
 

@@ -258,6 +258,10 @@ START_TEST(what_dlpack_cannot_say_is_refused)
 	struct custody_dlpack_versioned *tensor;
 	struct custody_array *array, *view;
 
+	layout.type = (struct custody_type){ CUSTODY_TYPE_COMPLEX, 32 }; /* 256 bits */
+	array = make_array(context, &layout);
+	ck_is(custody_array_to_dlpack(array, NULL, &tensor), CUSTODY_E_UNSUPPORTED);
+	ck_ok(custody_array_destroy(array));
 	layout.type = (struct custody_type){ CUSTODY_TYPE_RECORD, 6 };
 	array = make_array(context, &layout);
 	ck_is(custody_array_to_dlpack(array, NULL, &tensor), CUSTODY_E_UNSUPPORTED);

@@ -52,7 +52,9 @@ START_TEST(ranges_are_pinned_until_the_end)
 	ck_assert(is_registered(0) && is_registered(4) && is_registered(5));
 	ck_assert(!is_registered(1));
 	ck_assert_uint_eq(flags_of(0) & CU_MEMHOSTREGISTER_DEVICEMAP, 0);
+	fixture_forget();
 	ck_ok(custody_pin_end(pin));
+	ck_assert_uint_eq(fixture_calls("cuCtxSynchronize"), 1); /* as the driver need not wait */
 	ck_assert(!is_registered(0) && !is_registered(4));
 	ck_ok(custody_pin_end(NULL));
 }
@@ -322,6 +324,23 @@ START_TEST(registration_does_not_end_during_a_capture)
 }
 END_TEST
 
+START_TEST(lost_context_leaves_no_registration_behind)
+{
+	const struct custody_range range = pages(0, 1), mapped = pages(2, 1);
+	struct custody_pin *pin, *again;
+	struct custody_map *map;
+
+	ck_ok(custody_pin_begin(context, &range, 1, 0, &pin));
+	ck_ok(custody_map_begin(context, &mapped, NULL, 1, 0, NULL, &map));
+	ck_cu(cuDevicePrimaryCtxReset(custody_device_handle(fixture_device(0))));
+	ck_is(custody_pin_end(pin), CUDA_ERROR_CONTEXT_IS_DESTROYED); /* it notices first */
+	ck_ok(custody_map_end(map));
+	ck_ok(custody_pin_begin(context, &range, 1, 0, &again));
+	ck_ok(custody_pin_end(again));
+	ck_ok(custody_context_reset(context));
+}
+END_TEST
+
 START_TEST(reset_undoes_registrations_and_the_scope_can_still_be_ended)
 {
 	const struct custody_range range = pages(0, 1);
@@ -486,6 +505,30 @@ START_TEST(map_that_gets_no_device_address_is_undone)
 }
 END_TEST
 
+/* A struct of a header to come: longer by what is not set. */
+struct later_layout {
+	struct custody_layout layout;
+	size_t later;
+};
+
+START_TEST(layouts_of_another_header_are_as_far_apart_as_they_say)
+{
+	const struct custody_range ranges[] = { pages(0, 1), pages(2, 1) };
+	struct later_layout later[] = { { table_of(4, 8), 0 }, { line_of(10), 0 } };
+	struct custody_array *array;
+	struct custody_map *map;
+
+	later[0].layout.size = later[1].layout.size = sizeof(later[0]);
+	ck_ok(custody_map_begin(context, ranges, &later[0].layout, 2, 0, NULL, &map));
+	ck_ok(custody_map_array(map, 1, &array));
+	ck_assert_uint_eq(layout_of(array).shape[0], 10);
+	ck_ok(custody_map_end(map));
+	later[1].layout.size = sizeof(later[1].layout);
+	ck_is(custody_map_begin(context, ranges, &later[0].layout, 2, 0, NULL, &map),
+	      CUSTODY_E_INVALID);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ threads */
 
 enum { THREADS = 8, TURNS = 100 };
@@ -543,6 +586,7 @@ static void add_pins(Suite *suite)
 	tcase_add_test(tests, empty_ranges_are_passed_over_and_wrong_ones_refused);
 	tcase_add_loop_test(tests, pinned_memory_was_given_back_while_a_copy_still_read_it, 0, 2);
 	tcase_add_test(tests, registration_does_not_end_during_a_capture);
+	tcase_add_test(tests, lost_context_leaves_no_registration_behind);
 	tcase_add_test(tests, reset_undoes_registrations_and_the_scope_can_still_be_ended);
 	tcase_add_test(tests, threads_that_pin_the_same_memory_get_it_one_at_a_time);
 	tests = add_case(suite, "failing third", begin_failing_third);
@@ -560,6 +604,7 @@ Suite *library_suite(void)
 	tests = add_case(suite, "maps", begin);
 	tcase_add_test(tests, mapped_range_is_an_array_that_the_device_reaches);
 	tcase_add_test(tests, mapped_range_without_a_layout_is_bytes);
+	tcase_add_test(tests, layouts_of_another_header_are_as_far_apart_as_they_say);
 	tcase_add_test(tests, layout_that_reaches_beyond_its_range_registers_nothing);
 	tcase_add_test(tests, view_dangled_after_the_end_of_its_map);
 	tcase_add_test(tests, array_of_a_read_only_map_is_not_written);
