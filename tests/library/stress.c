@@ -350,6 +350,68 @@ static void capture(struct worker *worker)
 	MUST(destroy_graph(graph));
 }
 
+/* The old buffer and the grown one show the same memory; either may go first. */
+static void grow(struct worker *worker)
+{
+	struct custody_stream *stream = any_stream(worker);
+	uint32_t value = draw(worker, UINT32_MAX);
+	struct custody_buffer *old, *grown;
+
+	if (!resources[VIRTUAL])
+		return;
+	MUST(custody_buffer_create(resources[VIRTUAL], 1, stream, &old));
+	MUST(custody_buffer_fill(old, &value, 4, stream));
+	MUST(custody_virtual_grow(old, custody_buffer_bytes(old) + 1, &grown));
+	if (draw(worker, 2))
+		PATIENTLY(custody_buffer_close(old, NULL));
+	MUST(custody_buffer_read(grown, 0, worker->host, 1024, stream));
+	MUST(custody_stream_synchronize(stream));
+	look_at(worker, worker->host, 256, value);
+	PATIENTLY(custody_buffer_release(grown));
+	PATIENTLY(custody_buffer_release(old));
+}
+
+/* Out as a tensor and in again; the array goes before its memory does. */
+static void go_out_and_in(struct worker *worker)
+{
+	struct custody_layout layout = {
+		.size = sizeof(layout), .ndim = 1, .type = { CUSTODY_TYPE_UINT, 4 },
+		.shape = { 1 + draw(worker, 4096) },
+	};
+	struct custody_stream *stream = any_stream(worker);
+	uint32_t value = draw(worker, UINT32_MAX);
+	struct custody_dlpack_versioned *tensor;
+	struct custody_array *array, *back;
+
+	MUST(custody_array_create(context, &layout, any_resource(worker), stream, &array));
+	MUST(custody_array_fill(array, &value, stream));
+	PATIENTLY(custody_array_to_dlpack(array, stream, &tensor));
+	PATIENTLY(custody_array_destroy(array));
+	MUST(custody_array_from_dlpack(context, tensor, stream, &back));
+	MUST(custody_array_copy_to_host(back, worker->host, &layout, stream));
+	MUST(custody_stream_synchronize(stream));
+	look_at(worker, worker->host, layout.shape[0], value);
+	PATIENTLY(custody_array_destroy(back));
+}
+
+static void note_call(struct custody_stream *stream, CUresult status, void *argument)
+{
+	(void)stream;
+	if (status == CUDA_SUCCESS)
+		__atomic_add_fetch((int *)argument, 1, __ATOMIC_RELEASE);
+}
+
+static void call_back(struct worker *worker)
+{
+	struct custody_stream *stream = any_stream(worker);
+	int calls = 0;
+
+	MUST(custody_stream_add_callback(stream, note_call, &calls));
+	MUST(custody_stream_synchronize(stream));
+	if (__atomic_load_n(&calls, __ATOMIC_ACQUIRE) != 1)
+		die("calls", (uint64_t)calls, 1);
+}
+
 static void complete(struct worker *worker)
 {
 	struct custody_completion *completion;
@@ -381,9 +443,10 @@ static const struct {
 	void (*act)(struct worker *worker);
 	uint32_t share;
 } acts[] = {
-	{ exchange, 40 }, { copy, 10 },	 { slice, 10 },	    { hold_up, 4 },  { flush, 4 },
-	{ pin, 4 },	  { use_array, 10 }, { renew_stream, 4 }, { complete, 6 }, { ask, 6 },
-	{ capture, 2 },
+	{ exchange, 35 }, { copy, 10 },	    { slice, 8 },	  { hold_up, 4 },
+	{ flush, 4 },	  { pin, 4 },	    { use_array, 8 },	  { renew_stream, 4 },
+	{ complete, 6 },  { call_back, 4 }, { go_out_and_in, 4 }, { ask, 6 },
+	{ grow, 1 },	  { capture, 2 },
 };
 
 static void step(struct worker *worker)
