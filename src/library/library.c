@@ -36,7 +36,6 @@ static const struct row rows[] = {
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool has_functions;
 static _Atomic bool is_ready;
-static _Atomic bool is_recorded; /* which does not change any more */
 static _Atomic bool is_touched; /* the driver has been called, with success as far as known */
 static _Atomic bool is_forked;
 static _Atomic bool is_exiting;
@@ -227,7 +226,6 @@ static int start(void)
 static void finish_start(void)
 {
 	atexit(note_exit);
-	atomic_store_explicit(&is_recorded, library_engine->is_recording(), memory_order_relaxed);
 	atomic_store_explicit(&init_text, NULL, memory_order_release);
 	atomic_store_explicit(&is_ready, true, memory_order_release);
 }
@@ -284,11 +282,6 @@ bool library_has_functions(void)
 {
 	return atomic_load_explicit(&has_functions, memory_order_acquire) &&
 	       !atomic_load_explicit(&is_exiting, memory_order_acquire) && !is_child();
-}
-
-bool library_is_recorded(void)
-{
-	return atomic_load_explicit(&is_recorded, memory_order_relaxed);
 }
 
 const char *custody_init_error(void)

@@ -87,9 +87,6 @@ const struct engine *library_open(void);
  */
 bool library_has_functions(void);
 
-/* Whether this process is recorded, once library_init() has succeeded. */
-bool library_is_recorded(void);
-
 /* True while driver calls may be made at all: not forked, not exiting, initialised. */
 bool library_is_usable(void);
 

@@ -40,11 +40,9 @@ static const void *find_caller(void)
 	return NULL;
 }
 
-/* In a trace a block is the program's, not ours. */
+/* In a trace, and where a release is refused, a block is the program's, not ours. */
 static void note_caller(struct library_call *call)
 {
-	if (!library_is_recorded())
-		return;
 	call->from = library_engine->from(find_caller());
 	call->has_noted = true;
 }

@@ -5,6 +5,8 @@
  */
 #include "fixture.h"
 
+#include <dlfcn.h>
+
 static struct custody_context *context;
 
 static struct custody_pending pending(void)
@@ -61,6 +63,7 @@ START_TEST(refused_release_is_reported_once)
 {
 	struct custody_defer_error errors[4];
 	uint64_t dropped = 7;
+	Dl_info place;
 
 	begin_refusing("cuEventDestroy_v2:3:1");
 	free_events(10);
@@ -71,6 +74,8 @@ START_TEST(refused_release_is_reported_once)
 	ck_assert_int_eq((int)errors[0].result, 1);
 	ck_assert_int_eq(errors[0].device, 0);
 	ck_assert_uint_ne(errors[0].handle, 0);
+	ck_assert_int_ne(dladdr(errors[0].freed_at, &place), 0);
+	ck_assert_ptr_nonnull(strstr(place.dli_fname, "test_defer_error"));
 	ck_assert_uint_eq(custody_defer_errors(errors, 4, &dropped), 0);
 }
 END_TEST
