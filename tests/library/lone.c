@@ -5,6 +5,7 @@
  */
 #include <custody/custody.h>
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,6 +69,8 @@ static int tell_versions(void)
 	say_version("runtime", custody_runtime_version(&version), &version);
 	say_version("nvrtc", custody_nvrtc_version(&version), &version);
 	printf("supported %d\n", custody_is_supported_version());
+	printf("loaded %d\n", dlopen("libcudart.so.13", RTLD_LAZY | RTLD_NOLOAD) != NULL ||
+				       dlopen("libnvrtc.so.13", RTLD_LAZY | RTLD_NOLOAD) != NULL);
 	return 0;
 }
 

@@ -214,6 +214,19 @@ START_TEST(out_of_memory_flushes_both_queues)
 }
 END_TEST
 
+/* Pinned blocks waited as long as ten of them did, however large, and nobody asked. */
+START_TEST(pinned_arrays_looked_leaked_when_host_memory_ran_out)
+{
+	setenv("SIMCUDA_FAIL", "cuMemHostAlloc:2:2", 1);
+	context = fixture_context(0);
+	fixture_free_pinned(context, fixture_allocate_pinned(context, MIB));
+	ck_assert_uint_eq(pending().pinned_bytes, MIB);
+	ck_assert_ptr_nonnull(fixture_allocate_pinned(context, MIB));
+	ck_assert_uint_eq(pending().pinned_bytes, 0);
+	ck_assert_uint_eq(statistics().passes[CUSTODY_CAUSE_OUT_OF_MEMORY], 1);
+}
+END_TEST
+
 START_TEST(out_of_memory_in_a_scope_flushes_unless_strict)
 {
 	CUdeviceptr again;
@@ -265,6 +278,7 @@ Suite *library_suite(void)
 	tcase_add_test(refused, free_after_a_sticky_error_aborted_the_process);
 	tcase_add_test(scarce, allocation_that_finds_no_memory_gets_what_is_pending);
 	tcase_add_test(scarce, out_of_memory_flushes_both_queues);
+	tcase_add_test(scarce, pinned_arrays_looked_leaked_when_host_memory_ran_out);
 	tcase_add_test(scarce, out_of_memory_in_a_scope_flushes_unless_strict);
 	tcase_add_test(scarce, strict_out_of_memory_in_a_scope_flushes_nothing);
 	tcase_add_test(scarce, out_of_memory_with_nothing_pending_stays_so);

@@ -107,5 +107,6 @@ $CC -shared -fPIC -o "$work/toolkit/libcudart.so.13" "$work/runtime.c" &&
 run "$work/toolkit" versions
 expect 'runtime 12.8'
 expect 'nvrtc 13.1'
+expect 'loaded 0'
 
 exit $failed
