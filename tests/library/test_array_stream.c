@@ -2,6 +2,8 @@
 /* Copies of arrays on streams, and what the library keeps until a stream has passed. */
 #include "arrays.h"
 
+#include <pthread.h>
+
 static struct custody_context *context;
 
 static void begin(void)
@@ -257,6 +259,52 @@ START_TEST(graph_would_have_kept_a_temporary_for_ever)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ threads */
+
+enum { THREADS = 8, TURNS = 40, ROWS = 48, COLUMNS = 32 };
+
+/* Each has a device, a stream and an array of its own; the list of temporaries is all theirs. */
+static void *copy_and_check(void *argument)
+{
+	const int number = *(int *)argument;
+	struct custody_context *mine = fixture_context(number % 2);
+	struct custody_stream *stream = make_stream(mine);
+	struct custody_layout layout = table_of(ROWS, COLUMNS), host = layout;
+	struct custody_array *array = make_array(mine, &layout);
+	int32_t values[ROWS * COLUMNS], back[ROWS * COLUMNS];
+
+	host.order = CUSTODY_ORDER_F;
+	for (int turn = 0; turn < TURNS; turn++) {
+		for (int i = 0; i < ROWS * COLUMNS; i++)
+			values[i] = number * 1000000 + turn * 10000 + i;
+		ck_ok(custody_array_copy_from_host(array, values, &host, stream));
+		memset(values, 0, sizeof(values));
+		ck_ok(custody_array_copy_to_host(array, back, NULL, stream));
+		ck_ok(custody_stream_synchronize(stream));
+		for (int i = 0; i < ROWS * COLUMNS; i++)
+			ck_assert_int_eq(back[i % ROWS * COLUMNS + i / ROWS],
+					 number * 1000000 + turn * 10000 + i);
+	}
+	destroy(array);
+	ck_ok(custody_stream_destroy(stream));
+	return NULL;
+}
+
+START_TEST(threads_share_the_list_of_temporaries)
+{
+	pthread_t threads[THREADS];
+	int numbers[THREADS];
+
+	for (int i = 0; i < THREADS; i++) {
+		numbers[i] = i;
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, copy_and_check, &numbers[i]), 0);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_ok(custody_shutdown());
+}
+END_TEST
+
 static void begin_without_events(void)
 {
 	setenv("SIMCUDA_FAIL", "cuEventCreate:1:2", 1);
@@ -292,6 +340,9 @@ Suite *library_suite(void)
 	tcase_add_test(tests, temporary_of_a_context_that_was_lost_is_not_asked_about);
 	tcase_add_test(tests, synchronous_reordering_copy_keeps_nothing);
 	tcase_add_test(tests, graph_would_have_kept_a_temporary_for_ever);
+	tests = add_case(suite, "threads", begin);
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, threads_share_the_list_of_temporaries);
 	tests = add_case(suite, "without events", begin_without_events);
 	tcase_add_test(tests, stream_that_cannot_be_followed_is_waited_for);
 	return suite;
