@@ -117,30 +117,45 @@ def only_simulated(source):
 def read_check(out):
     """Test -> passed, failed or died, from what Check prints when it is verbose."""
     words = {"P": "passed", "F": "failed", "E": "died", "S": "skipped"}
-    return {match[2]: words[match[1]]
-            for match in re.finditer(r"^.*?:\d+:([PFES]):[^:]*:(\w+):\d+: ", out, re.M)}
+    results = {match[2]: words[match[1]]
+               for match in re.finditer(r"^.*?:\d+:([PFES]):[^:]*:(\w+):\d+: ", out, re.M)}
+    total = re.search(r"^100%: Checks: (\d+), Failures: 0, Errors: 0$", out, re.M)
+    if total and not results:  # one that says no more than that
+        return {f"test {i}": "passed" for i in range(int(total[1]))}
+    return results
+
+
+def run_program(tools, options, program, log):
+    """Results of a program's tests, those apart that need the simulated driver, and what failed."""
+    name = os.path.basename(program)
+    source = (ROOT / "tests/library" / (name + ".c")).read_text()
+    values = tools.environment(options, CK_VERBOSITY="verbose", CK_DEFAULT_TIMEOUT="60")
+    status, out, error = run([program], values, 240)
+    log.write(f"==== {name}: {status}\n{out}\n{error}\n")
+    results, apart = read_check(out), only_simulated(source) if not options.simulate else set()
+    failed = sorted(test for test, word in results.items()
+                    if word in ("failed", "died") and test not in apart)
+    if not results or status in (124, 127):
+        failed.append(f"(the program ended with {status})")
+    return results, apart & set(results), failed
 
 
 def run_unit(tools, options, log):
+    """Programs beside each other; what failed so has another turn alone."""
+    programs = tools.programs("library", "tests/library", "test_*")
     lines = ["| program | tests | passed | only on the simulated driver | failed |",
              "| --- | ---: | ---: | ---: | --- |"]
     bad = 0
-    for program in tools.programs("library", "tests/library", "test_*"):
-        name = os.path.basename(program)
-        source = (ROOT / "tests/library" / (name + ".c")).read_text()
-        values = tools.environment(options, CK_VERBOSITY="verbose", CK_DEFAULT_TIMEOUT="60")
-        status, out, error = run([program], values, 240)
-        log.write(f"==== {name}: {status}\n{out}\n{error}\n")
-        results, apart = read_check(out), only_simulated(source) if not options.simulate else set()
-        failed = sorted(test for test, word in results.items()
-                        if word in ("failed", "died") and test not in apart)
-        if not results or status in (124, 127):
-            failed.append(f"(the program ended with {status})")
+    with concurrent.futures.ThreadPoolExecutor(1 if options.simulate else options.jobs) as pool:
+        first = list(pool.map(lambda program: run_program(tools, options, program, log), programs))
+    for program, (results, apart, failed) in zip(programs, first):
+        if failed and not options.simulate:
+            results, apart, failed = run_program(tools, options, program, log)
         passed = sum(word == "passed" for word in results.values())
-        lines.append(f"| {name} | {len(results)} | {passed} | "
-                     f"{len(apart & set(results))} | {', '.join(failed)} |")
+        lines.append(f"| {os.path.basename(program)} | {len(results)} | {passed} | {len(apart)} "
+                     f"| {', '.join(failed)} |")
         bad += len(failed)
-    return bad or len(lines) == 2, lines
+    return bad or not programs, lines
 
 
 # ------------------------------------------------------------------ examples

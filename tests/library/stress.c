@@ -519,7 +519,7 @@ static void expect_nothing_left(size_t before)
 	if (after < before)
 		printf("stress: %zu bytes of the device are not free again\n", before - after);
 	/* What drivers keep for streams and graphs is theirs; the simulated one keeps none. */
-	if (after + (64 << 20) < before)
+	if (after + (256 << 20) < before)
 		die("free bytes", after, before);
 }
 
