@@ -62,6 +62,48 @@ START_TEST(info_has_all_that_is_documented)
 }
 END_TEST
 
+struct expected {
+	const char *capability;
+	bool is_supported, is_deprecated, float16, bfloat16, float8;
+};
+
+/* Just below each threshold, and on it. */
+static const struct expected expected[] = {
+	{ "34", false, false, false, false, false },
+	{ "35", true, true, false, false, false },
+	{ "49", true, true, false, false, false },
+	{ "50", true, false, false, false, false },
+	{ "52", true, false, false, false, false },
+	{ "53", true, false, true, false, false },
+	{ "79", true, false, true, false, false },
+	{ "80", true, false, true, true, false },
+	{ "88", true, false, true, true, false },
+	{ "89", true, false, true, true, true },
+	{ "120", true, false, true, true, true },
+};
+
+START_TEST(capability_decides_what_is_supported)
+{
+	const struct expected *wanted = &expected[_i];
+	struct custody_device_info info;
+	int supported, number = atoi(wanted->capability);
+	FILE *out = fopen("/dev/null", "w");
+
+	setenv("SIMCUDA_CAPABILITY", wanted->capability, 1);
+	info = ask(0);
+	ck_assert_int_eq(info.major, number / 10);
+	ck_assert_int_eq(info.minor, number % 10);
+	ck_assert_int_eq(info.is_supported, wanted->is_supported);
+	ck_assert_int_eq(info.is_deprecated, wanted->is_deprecated);
+	ck_assert_int_eq(info.supports_float16, wanted->float16);
+	ck_assert_int_eq(info.supports_bfloat16, wanted->bfloat16);
+	ck_assert_int_eq(info.supports_float8, wanted->float8);
+	ck_ok(custody_detect(out, &supported));
+	ck_assert_int_eq(supported, wanted->is_supported ? 2 : 0);
+	fclose(out);
+}
+END_TEST
+
 START_TEST(uuid_is_text_and_bytes)
 {
 	struct custody_device_info first = ask(0), second = ask(1);
@@ -179,6 +221,8 @@ Suite *library_suite(void)
 	tcase_add_test(facts, device_is_the_same_pointer_each_time);
 	tcase_add_test(facts, ordinal_that_is_not_there_is_refused);
 	tcase_add_test(facts, info_has_all_that_is_documented);
+	tcase_add_loop_test(facts, capability_decides_what_is_supported, 0,
+			    sizeof(expected) / sizeof(expected[0]));
 	tcase_add_test(facts, uuid_is_text_and_bytes);
 	tcase_add_test(facts, older_program_gets_the_head_of_the_info);
 	tcase_add_test(facts, attribute_is_asked_for_once);

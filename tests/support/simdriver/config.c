@@ -227,6 +227,7 @@ static void read_settings(void)
 	settings.free_plain = (int)read_number("SIMCUDA_FREE_PLAIN", 1);
 	settings.peer = read_number("SIMCUDA_PEER", 1) != 0;
 	settings.vmm = read_number("SIMCUDA_VMM", 1) != 0;
+	settings.capability = (int)read_number("SIMCUDA_CAPABILITY", 90);
 	settings.managed = (int)read_number("SIMCUDA_MANAGED", 1);
 	settings.managed_access = read_number("SIMCUDA_MANAGED_ACCESS", 1) != 0;
 	settings.inline_ops = read_number("SIMCUDA_INLINE", 0) != 0;

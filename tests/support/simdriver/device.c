@@ -164,8 +164,8 @@ CUresult device_capability(int *major, int *minor, CUdevice dev)
 		return error;
 	if (!major || !minor)
 		return CUDA_ERROR_INVALID_VALUE;
-	*major = 9;
-	*minor = 0;
+	*major = settings.capability / 10;
+	*minor = settings.capability % 10;
 	return CUDA_SUCCESS;
 }
 
@@ -322,7 +322,6 @@ static const struct attribute attributes[] = {
 	{A(ASYNC_ENGINE_COUNT), 3},
 	{A(UNIFIED_ADDRESSING), 1},
 	{A(TEXTURE_PITCH_ALIGNMENT), 32},
-	{A(COMPUTE_CAPABILITY_MAJOR), 9},
 	{A(STREAM_PRIORITIES_SUPPORTED), 1},
 	{A(GLOBAL_L1_CACHE_SUPPORTED), 1},
 	{A(LOCAL_L1_CACHE_SUPPORTED), 1},
@@ -346,6 +345,10 @@ static const struct attribute attributes[] = {
 static int attribute_value(const struct device *device, CUdevice_attribute attribute)
 {
 	switch ((int)attribute) {
+	case A(COMPUTE_CAPABILITY_MAJOR):
+		return settings.capability / 10;
+	case A(COMPUTE_CAPABILITY_MINOR):
+		return settings.capability % 10;
 	case A(PCI_BUS_ID):
 		return device->index + 1;
 	case A(MANAGED_MEMORY):

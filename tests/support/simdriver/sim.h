@@ -119,6 +119,7 @@ struct config {
 	size_t others;		/* what other processes have, from the start */
 	size_t module_bytes, stream_bytes, graph_bytes;
 	bool strict, verbose, pools, vmm, inline_ops, lazy, peer;
+	int capability;		/* of every device: 90 is 9.0 */
 	int managed;		/* 2: it counts on the device, too */
 	bool managed_access;	/* host and devices may use it at one time */
 	int free_plain;		/* what cuMemFreeAsync does with plain blocks, 0 to 2 */
