@@ -312,12 +312,19 @@ int stream_release(struct custody_stream *stream)
 	return finish(stream);
 }
 
-/* Its end would be that of the capture, if the driver did it at all. */
+/*
+ * Its end would be that of the capture, if the driver did it at all.  Without a live
+ * capture nothing is asked: a reset on another thread, which is refused during one, may
+ * come to the stream first.
+ */
 static int check_idle(struct custody_stream *stream)
 {
 	struct library_call call;
-	int error = stream_enter_idle(&call, stream);
+	int error;
 
+	if (stream->is_foreign || !library_engine->is_capturing())
+		return 0;
+	error = stream_enter_idle(&call, stream);
 	if (!error)
 		return library_leave(&call, 0);
 	return error == CUSTODY_E_CAPTURING ? error : 0;
@@ -329,7 +336,7 @@ int custody_stream_destroy(struct custody_stream *stream)
 
 	if (!stream || stream->is_default)
 		return 0;
-	error = stream->is_foreign ? 0 : check_idle(stream);
+	error = check_idle(stream);
 	if (error)
 		return error;
 	if (atomic_exchange(&stream->is_given_up, true))

@@ -296,6 +296,35 @@ START_TEST(reset_destroys_the_streams_that_are_left)
 }
 END_TEST
 
+enum { THREADS = 4, EACH = 200 };
+
+static void *destroy_all(void *argument)
+{
+	struct custody_stream **streams = argument;
+
+	for (int i = 0; i < EACH; i++)
+		ck_ok(custody_stream_destroy(streams[i]));
+	return NULL;
+}
+
+/* The simulated driver ends a process that destroys a handle twice. */
+START_TEST(reset_and_destroying_threads_end_each_stream_once)
+{
+	static struct custody_stream *streams[THREADS][EACH];
+	pthread_t threads[THREADS];
+
+	for (int i = 0; i < THREADS * EACH; i++)
+		streams[i / EACH][i % EACH] = make();
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, destroy_all, streams[i]), 0);
+	ck_ok(custody_context_reset(context));
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	ck_ok(custody_flush(context, true));
+	ck_assert_uint_eq(fixture_calls("cuStreamDestroy_v2"), THREADS * EACH);
+}
+END_TEST
+
 static struct custody_buffer *make_buffer(struct custody_stream *stream)
 {
 	struct custody_resource *resource = NULL;
@@ -519,6 +548,7 @@ static void add_going(Suite *suite)
 	tcase_add_test(tests, stream_of_a_context_that_was_reset_is_stale_and_can_be_destroyed);
 	tcase_add_test(tests, reset_destroys_the_streams_that_are_left);
 	tcase_add_test(tests, reset_ended_a_stream_before_the_buffer_that_was_to_be_freed_in_it);
+	tcase_add_test(tests, reset_and_destroying_threads_end_each_stream_once);
 	tests = add_case(suite, "going with settings", NULL);
 	tcase_add_test(tests, handle_of_a_stream_that_is_gone_came_again);
 	tcase_add_test(tests, destroying_after_a_fault_ended_the_process);
