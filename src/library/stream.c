@@ -171,31 +171,15 @@ static struct custody_stream *new_stream(CUstream handle)
 	return stream;
 }
 
-/* What the driver does with a priority that the device does not have is not documented. */
-static int clamp_priority(int *priority)
-{
-	int least = 0, greatest = 0;
-	CUresult result = library_cuda.cuCtxGetStreamPriorityRange(&least, &greatest);
-
-	if (*priority > least)
-		*priority = least;
-	if (*priority < greatest)
-		*priority = greatest;
-	return result;
-}
-
-/* With the context current. */
+/* With the context current.  The driver keeps a priority to those that the device has. */
 static int create(struct custody_context *context, const struct custody_stream_options *options,
 		  struct custody_stream **stream)
 {
 	unsigned int flags = options->is_nonblocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
 	int priority = options->has_priority ? options->priority : 0;
-	struct custody_stream *made;
-	int error = options->has_priority ? clamp_priority(&priority) : 0;
+	struct custody_stream *made = new_stream(NULL);
+	int error;
 
-	if (error)
-		return error;
-	made = new_stream(NULL);
 	if (!made)
 		return CUSTODY_E_NO_MEMORY;
 	error = library_cuda.cuStreamCreateWithPriority(&made->handle, flags, priority);
