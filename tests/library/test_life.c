@@ -311,8 +311,9 @@ static int leave_wrapped(void)
 	struct custody_context *context;
 	CUcontext handle;
 
-	story_check(cuInit(0) == 0 && cuCtxCreate(&handle, NULL, 0, 0) == 0);
-	story_check(custody_context_wrap(handle, &context) == 0);
+	ck_cu(cuInit(0));
+	ck_cu(cuCtxCreate(&handle, NULL, 0, 0));
+	ck_ok(custody_context_wrap(handle, &context));
 	fixture_free_some(context, 5, KIB);
 	fprintf(stderr, "--- exit\n");
 	return 0;
@@ -323,11 +324,12 @@ static int leave_destroyed(void)
 	struct custody_context *context;
 	CUcontext handle;
 
-	story_check(cuInit(0) == 0 && cuCtxCreate(&handle, NULL, 0, 0) == 0);
-	story_check(custody_context_wrap(handle, &context) == 0);
+	ck_cu(cuInit(0));
+	ck_cu(cuCtxCreate(&handle, NULL, 0, 0));
+	ck_ok(custody_context_wrap(handle, &context));
 	fixture_free_some(context, 5, KIB);
-	story_check(custody_context_unwrap(context) == 0);
-	story_check(cuCtxDestroy(handle) == 0);
+	ck_ok(custody_context_unwrap(context));
+	ck_cu(cuCtxDestroy(handle));
 	fprintf(stderr, "--- exit\n");
 	return 0;
 }
@@ -336,7 +338,7 @@ static int leave_shut_down(void)
 {
 	atexit(destroy_late);
 	left_at_exit = leave_behind();
-	story_check(custody_shutdown() == 0);
+	ck_ok(custody_shutdown());
 	fprintf(stderr, "--- exit\n");
 	return 0;
 }
