@@ -5,23 +5,50 @@
  */
 #include "library/resource.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ------------------------------------------------------------ captures of others */
 
+typedef CUresult (*exchange_function)(CUstreamCaptureMode *mode);
+
+static pthread_once_t exchange_once = PTHREAD_ONCE_INIT;
+static exchange_function exchange; /* NULL: this driver has none */
+
+/*
+ * The driver's own function: two calls around each of ours are nothing that a trace
+ * should have, or that should cost what a record costs.
+ */
+static void find_exchange(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	void *found = driver ? dlsym(driver, "cuThreadExchangeStreamCaptureMode") : NULL;
+
+	memcpy(&exchange, &found, sizeof(exchange));
+	if (!exchange)
+		exchange = library_cuda.cuThreadExchangeStreamCaptureMode;
+}
+
+/* The preload knows of all captures of the process; without it others may begin some. */
+static bool may_be_capturing(void)
+{
+	return !library_engine->is_preload || library_engine->is_capturing();
+}
+
 void resource_relax(struct resource_mode *before)
 {
+	pthread_once(&exchange_once, find_exchange);
 	before->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	before->has_exchanged =
-		library_cuda.cuThreadExchangeStreamCaptureMode &&
-		library_cuda.cuThreadExchangeStreamCaptureMode(&before->mode) == CUDA_SUCCESS;
+	before->has_exchanged = exchange && may_be_capturing() &&
+				exchange(&before->mode) == CUDA_SUCCESS;
 }
 
 void resource_restore(struct resource_mode *before)
 {
 	if (before->has_exchanged)
-		library_cuda.cuThreadExchangeStreamCaptureMode(&before->mode);
+		exchange(&before->mode);
 }
 
 /* ------------------------------------------------------------ coming and going */

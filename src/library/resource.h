@@ -221,7 +221,10 @@ int resource_device_make(struct custody_context *context, struct custody_resourc
 /* ... before the host goes on. */
 int resource_wait_host(struct custody_context *context, const struct resource_uses *uses);
 
-/* ... before what `handle` is given next; its own work is, and is not looked at. */
+/*
+ * ... before what `handle`, of that context, is given next; its own work is, and is not
+ * looked at.  The context need not be entered, nor be the memory's.
+ */
 int resource_wait_stream(struct custody_context *context, CUstream handle,
 			 const struct resource_uses *uses);
 

@@ -26,23 +26,33 @@ static bool is_over(const struct custody_stream *stream)
 	return stream && !stream->is_foreign && atomic_load(&stream->is_ended);
 }
 
+/* In the context that is entered: a stream of it that was made before a reset is over. */
+static int visit_here(struct custody_stream *stream, struct custody_context *context,
+		      int (*act)(struct custody_stream *stream, CUstream handle, void *argument),
+		      void *argument)
+{
+	if (stream && !stream->is_default &&
+	    !context_is_fresh(context, stream->object.generation))
+		return 0;
+	return act(stream, stream ? stream->handle : stream_default_handle(), argument);
+}
+
 /* Do something to a stream in its own context, unless it is over. */
 static int visit(struct custody_stream *stream, struct custody_context *context,
 		 int (*act)(struct custody_stream *stream, CUstream handle, void *argument),
 		 void *argument)
 {
 	struct library_call call;
-	CUstream handle = stream_default_handle();
 	int error;
 
 	if (is_over(stream))
 		return 0;
-	error = stream ? stream_enter(&call, stream) : library_enter_context(&call, context);
+	if (context_of(stream, context) == context)
+		return visit_here(stream, context, act, argument);
+	error = stream_enter(&call, stream);
 	if (error == CUSTODY_E_STALE)
 		return 0;
-	if (!error && stream)
-		handle = stream->handle;
-	return error ? error : library_leave(&call, act(stream, handle, argument));
+	return error ? error : library_leave(&call, act(stream, stream->handle, argument));
 }
 
 static int visit_others(const struct resource_uses *uses, struct custody_context *context,
@@ -171,19 +181,28 @@ static int join(struct custody_stream *stream, CUstream handle, void *argument)
 }
 
 /* A capture that is joined to work outside of it is lost, so both are in one or in none. */
-int resource_wait_stream(struct custody_context *context, CUstream handle,
-			 const struct resource_uses *uses)
+static int join_others(struct custody_context *context, CUstream handle,
+		       const struct resource_uses *uses)
 {
 	struct joining joining = { context, handle };
 	bool is_capturing = false;
+	int error = stream_ask_capturing(handle, &is_capturing);
+
+	if (!error)
+		error = visit_others(uses, context, check_capturing, &is_capturing);
+	return error ? error : visit_others(uses, context, join, &joining);
+}
+
+int resource_wait_stream(struct custody_context *context, CUstream handle,
+			 const struct resource_uses *uses)
+{
+	struct library_call call;
 	int error;
 
 	if (!uses->other_count)
 		return 0;
-	error = stream_ask_capturing(handle, &is_capturing);
-	if (!error)
-		error = visit_others(uses, context, check_capturing, &is_capturing);
-	return error ? error : visit_others(uses, context, join, &joining);
+	error = library_enter_context(&call, context);
+	return error ? error : library_leave(&call, join_others(context, handle, uses));
 }
 
 /* ------------------------------------------------------------ a stream of the resource's own */

@@ -334,6 +334,30 @@ START_TEST(an_owner_is_told_behind_what_recorded_streams_do)
 }
 END_TEST
 
+START_TEST(an_owner_is_told_on_a_stream_of_another_device)
+{
+	setenv("SIMCUDA_DEVICES", "2", 1);
+	struct custody_stream *own = stream_of(fixture_context(1));
+	struct custody_stream *other = stream_of(fixture_context(1));
+	struct custody_stream *home = stream_of(fixture_context(0));
+	struct custody_buffer *buffer;
+	bool is_done = true;
+	char bytes[8];
+
+	watched = other;
+	ck_ok(custody_buffer_wrap(fixture_context(0), bytes, 8, look_and_release, NULL, &buffer));
+	ck_ok(custody_buffer_set_free_stream(buffer, own));
+	ck_ok(custody_buffer_record_stream(buffer, other));
+	ck_ok(custody_buffer_record_stream(buffer, home));
+	hold(other);
+	ck_ok(custody_buffer_release(buffer));
+	ck_assert_int_eq(releases, 1);
+	ck_ok(custody_stream_query(own, &is_done));
+	ck_assert(!is_done);
+	fixture_release();
+}
+END_TEST
+
 /* ------------------------------------------------------------ captures */
 
 START_TEST(a_pool_buffer_is_not_freed_on_a_stream_that_is_capturing)
@@ -425,6 +449,7 @@ Suite *library_suite(void)
 	tcase_add_test(streams, streams_of_a_device_that_was_reset_are_over);
 	tcase_add_test(streams, a_reset_copes_with_streams_that_are_younger_than_buffers);
 	tcase_add_test(streams, an_owner_is_told_behind_what_recorded_streams_do);
+	tcase_add_test(streams, an_owner_is_told_on_a_stream_of_another_device);
 	tcase_add_test(captures, a_pool_buffer_is_not_freed_on_a_stream_that_is_capturing);
 	tcase_add_test(captures, a_recorded_stream_that_is_capturing_is_not_drawn_in);
 	tcase_add_test(captures, a_capture_survives_what_other_threads_free_and_allocate);
