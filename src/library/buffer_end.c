@@ -82,14 +82,19 @@ static bool hold(struct custody_buffer *buffer)
 	return count != 0;
 }
 
-/* A reset: what cannot be freed dies with the context, or is lost. */
+/*
+ * A reset.  Streams that cannot be waited for by way of the driver any more were waited
+ * for; what cannot be freed even so dies with the context, or is lost.
+ */
 static void end_buffer(struct library_object *object)
 {
 	struct custody_buffer *buffer = (struct custody_buffer *)object;
+	const struct resource_uses none = { 0 };
 
 	buffer->is_held = hold(buffer);
 	close_on(buffer, buffer->free_stream, true);
-	atomic_store(&buffer->is_closed, true);
+	if (!atomic_exchange(&buffer->is_closed, true))
+		free_memory(buffer, &none, true);
 }
 
 /*

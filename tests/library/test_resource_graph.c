@@ -299,6 +299,24 @@ START_TEST(a_reset_gives_the_programs_memory_back_to_it)
 }
 END_TEST
 
+START_TEST(a_reset_gives_it_back_though_its_streams_cannot_be_joined)
+{
+	setenv("SIMCUDA_FAIL", "cuEventCreate:*:999", 1);
+	struct shelf shelf = { 0 };
+	struct custody_resource *resource = open_shelf(&shelf);
+	struct custody_buffer *buffer;
+
+	ck_ok(custody_buffer_create(resource, 64, NULL, &buffer));
+	ck_ok(custody_buffer_record_stream(buffer, stream_of(fixture_context(0))));
+	ck_is(custody_buffer_release(buffer), CUDA_ERROR_UNKNOWN);
+	ck_assert_uint_eq(shelf.given, 0);
+	custody_context_reset(fixture_context(0));
+	ck_assert_uint_eq(shelf.given, 1);
+	ck_ok(custody_resource_release(resource));
+	ck_assert_uint_eq(shelf.destroyed, 1);
+}
+END_TEST
+
 START_TEST(a_table_that_is_not_complete_is_refused)
 {
 	struct custody_resource_ops ops = { .size = sizeof(ops), .allocate = take_from };
@@ -331,6 +349,7 @@ Suite *library_suite(void)
 	tcase_add_test(own, the_program_says_what_its_memory_is);
 	tcase_add_test(own, what_the_program_returns_is_returned);
 	tcase_add_test(own, a_reset_gives_the_programs_memory_back_to_it);
+	tcase_add_test(own, a_reset_gives_it_back_though_its_streams_cannot_be_joined);
 	tcase_add_test(own, a_table_that_is_not_complete_is_refused);
 	suite_add_tcase(suite, graphs);
 	suite_add_tcase(suite, own);
