@@ -37,7 +37,6 @@ static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool has_functions;
 static _Atomic bool is_ready;
 static _Atomic bool is_touched; /* the driver has been called, with success as far as known */
-static _Atomic bool is_forked;
 static _Atomic bool is_exiting;
 static const char *_Atomic init_text; /* of the last failure; NULL: none */
 
@@ -56,18 +55,14 @@ static bool is_child(void)
 
 	if (!atomic_load_explicit(&is_touched, memory_order_acquire))
 		return false;
-	if (atomic_load_explicit(&is_forked, memory_order_relaxed))
-		return true;
 	page = atomic_load_explicit(&alive_page, memory_order_relaxed);
 	return page ? !*page : born != getpid();
 }
 
 /* Runs in the child, where the thread that held the lock does not exist. */
-static void note_fork(void)
+static void renew_lock(void)
 {
 	pthread_mutex_init(&init_lock, NULL);
-	if (atomic_load_explicit(&is_touched, memory_order_relaxed))
-		atomic_store_explicit(&is_forked, true, memory_order_relaxed);
 }
 
 static void note_exit(void)
@@ -78,7 +73,7 @@ static void note_exit(void)
 /* Last of the handlers, for whoever has not initialised when the program ends. */
 __attribute__((constructor)) static void watch_process(void)
 {
-	pthread_atfork(NULL, NULL, note_fork);
+	pthread_atfork(NULL, NULL, renew_lock);
 	atexit(note_exit);
 }
 

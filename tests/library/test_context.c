@@ -97,6 +97,18 @@ START_TEST(current_context_that_is_nobodys_is_refused)
 }
 END_TEST
 
+START_TEST(context_beside_a_primary_one_is_refused_as_well)
+{
+	struct custody_context *context = NULL;
+	CUcontext handle;
+
+	fixture_context(0);
+	ck_cu(cuCtxCreate(&handle, NULL, 0, 0));
+	ck_is(custody_context_current(-1, &context), CUSTODY_E_UNKNOWN);
+	ck_assert_ptr_null(context);
+}
+END_TEST
+
 START_TEST(current_device_is_that_of_the_current_context)
 {
 	struct custody_device *device = fixture_device(0);
@@ -358,6 +370,26 @@ START_TEST(memory_was_not_free_after_its_end_and_nothing_said_why)
 }
 END_TEST
 
+/* A release that is with the driver is back only once its stream was synchronised. */
+START_TEST(memory_whose_release_is_under_way_is_pending)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_memory_info info = { .size = sizeof(info) };
+	struct custody_pending pending = { .size = sizeof(pending) };
+
+	CUdeviceptr blocks[11];
+
+	for (int i = 0; i < 11; i++)
+		blocks[i] = fixture_allocate(context, KIB);
+	for (int i = 0; i < 11; i++)
+		fixture_free(context, blocks[i]);
+	ck_ok(custody_pending(context, &pending));
+	ck_assert_uint_gt(pending.issued_bytes, 0);
+	ck_ok(custody_context_memory_info(context, &info));
+	ck_assert_uint_eq(info.pending_bytes, pending.issued_bytes + pending.memory_bytes);
+}
+END_TEST
+
 START_TEST(memory_is_told_of_each_device_apart)
 {
 	struct custody_context *first = fixture_context(0), *second = fixture_context(1);
@@ -442,6 +474,7 @@ static TCase *current_case(void)
 	tcase_add_test(rules, context_of_a_device_leaves_current_what_was);
 	tcase_add_test(rules, third_party_active_context_ignored);
 	tcase_add_test(rules, current_context_that_is_nobodys_is_refused);
+	tcase_add_test(rules, context_beside_a_primary_one_is_refused_as_well);
 	tcase_add_test(rules, current_device_is_that_of_the_current_context);
 	tcase_add_test(rules, selecting_replaces_what_is_current);
 	tcase_add_test(rules, scopes_of_devices_nest);
@@ -464,6 +497,7 @@ static TCase *place_case(void)
 	tcase_add_test(rules, function_that_fails_leaves_current_what_was);
 	tcase_add_test(rules, null_is_refused_and_not_followed);
 	tcase_add_test(rules, memory_was_not_free_after_its_end_and_nothing_said_why);
+	tcase_add_test(rules, memory_whose_release_is_under_way_is_pending);
 	tcase_add_test(rules, memory_is_told_of_each_device_apart);
 	tcase_add_test(rules, peer_may_be_enabled_and_disabled_twice);
 	tcase_add_test(rules, devices_that_cannot_reach_each_other_say_so);

@@ -108,6 +108,30 @@ START_TEST(bytes_of_a_refused_release_are_pending_no_more)
 }
 END_TEST
 
+START_TEST(refused_release_names_the_call_of_the_program)
+{
+	struct custody_resource *resource;
+	struct custody_buffer *buffer;
+	struct custody_defer_error error;
+	Dl_info place;
+
+	setenv("SIMCUDA_FAIL_PROFILED", "1", 1);
+	begin_refusing("cuMemFree_v2:1:1");
+	ck_ok(custody_resource_device(context, &resource));
+	ck_ok(custody_buffer_create(resource, KIB, NULL, &buffer));
+	ck_ok(custody_buffer_release(buffer));
+	ck_ok(custody_flush(context, true));
+	ck_ok(custody_buffer_create(resource, KIB, NULL, &buffer));
+	ck_ok(custody_buffer_release(buffer));
+	ck_ok(custody_profile_start());
+	ck_is(custody_flush(context, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(custody_defer_errors(&error, 1, NULL), 1);
+	ck_assert_int_ne(dladdr(error.freed_at, &place), 0);
+	ck_assert_ptr_nonnull(strstr(place.dli_fname, "test_defer_error"));
+	ck_ok(custody_resource_release(resource));
+}
+END_TEST
+
 START_TEST(list_of_errors_keeps_64_and_counts_the_others)
 {
 	struct custody_defer_error errors[100];
@@ -118,9 +142,9 @@ START_TEST(list_of_errors_keeps_64_and_counts_the_others)
 		free_events(1);
 		ck_is(custody_flush(context, false), CUDA_ERROR_INVALID_VALUE);
 	}
-	ck_assert_uint_eq(custody_defer_errors(errors, 10, &dropped), 10);
+	ck_assert_uint_eq(custody_defer_errors(errors, 40, &dropped), 40);
 	ck_assert_uint_eq(dropped, 6);
-	ck_assert_uint_eq(custody_defer_errors(errors, 100, &dropped), 54);
+	ck_assert_uint_eq(custody_defer_errors(errors, 100, &dropped), 24);
 	ck_assert_uint_eq(dropped, 0);
 	ck_assert_uint_eq(statistics().failed, 70);
 }
@@ -273,6 +297,7 @@ Suite *library_suite(void)
 	tcase_add_test(refused, refused_release_ends_the_pass_and_the_rest_stays);
 	tcase_add_test(refused, refused_release_is_reported_once);
 	tcase_add_test(refused, bytes_of_a_refused_release_are_pending_no_more);
+	tcase_add_test(refused, refused_release_names_the_call_of_the_program);
 	tcase_add_test(refused, list_of_errors_keeps_64_and_counts_the_others);
 	tcase_add_test(refused, errors_may_be_asked_for_without_room);
 	tcase_add_test(refused, free_after_a_sticky_error_aborted_the_process);

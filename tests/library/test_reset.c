@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How contexts end: resets, shutdown, and contexts that are the program's own. */
+/* How contexts end: resets, shutdown, and what others do to them. */
 #include "fixture.h"
 
 #include <pthread.h>
@@ -248,6 +248,30 @@ START_TEST(end_of_a_buffer_after_the_end_of_its_context_crashed)
 }
 END_TEST
 
+START_TEST(device_reset_gives_back_its_reference)
+{
+	struct custody_context *context = fixture_context(0);
+
+	for (int i = 0; i < 3; i++) {
+		ck_ok(custody_device_reset(fixture_device(0)));
+		ck_ok(custody_context_synchronize(context));
+	}
+	ck_ok(custody_shutdown());
+	ck_assert(!is_active(0));
+}
+END_TEST
+
+START_TEST(device_stays_the_current_one_when_it_is_reset)
+{
+	struct custody_device *device;
+
+	ck_ok(custody_device_select(1, NULL));
+	ck_ok(custody_device_reset(fixture_device(1)));
+	ck_ok(custody_device_current(&device));
+	ck_assert_ptr_eq(device, fixture_device(1));
+}
+END_TEST
+
 START_TEST(device_reset_ends_scopes_too)
 {
 	struct custody_context *context = fixture_context(0);
@@ -281,6 +305,31 @@ START_TEST(device_reset_helps_after_a_fault)
 	ck_ok(custody_device_reset(fixture_device(0)));
 	ck_ok(custody_context_synchronize(context));
 	ck_ok(custody_stream_destroy(stream));
+}
+END_TEST
+
+static void count_release(void *owner, struct custody_stream *stream)
+{
+	(void)stream;
+	++*(unsigned int *)owner;
+}
+
+/* Nothing can be entered then, but owners of foreign memory are told all the same. */
+START_TEST(memory_of_others_is_given_back_after_a_fault)
+{
+	struct custody_context *context;
+	struct custody_buffer *buffer;
+	unsigned int count = 0;
+
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	context = fixture_context(0);
+	ck_ok(custody_buffer_wrap(context, &count, 1, count_release, &count, &buffer));
+	ck_ok(custody_context_push(context));
+	ck_cu_is(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_assert_uint_eq(count, 1);
+	ck_ok(custody_buffer_release(buffer));
+	ck_assert_uint_eq(count, 1);
 }
 END_TEST
 
@@ -407,6 +456,21 @@ START_TEST(shutdown_leaves_current_what_the_program_has_pushed)
 }
 END_TEST
 
+/* What was popped already is the program's, though it is the same context. */
+START_TEST(shutdown_pops_no_more_than_was_pushed)
+{
+	struct custody_context *context = fixture_context(0);
+	CUcontext handle;
+
+	ck_ok(custody_context_push(context));
+	ck_ok(custody_context_pop(context));
+	ck_cu(cuDevicePrimaryCtxRetain(&handle, 0));
+	ck_cu(cuCtxPushCurrent(handle));
+	ck_ok(custody_shutdown());
+	ck_assert_ptr_eq(current_handle(), handle);
+}
+END_TEST
+
 START_TEST(use_after_a_shutdown_begins_anew)
 {
 	struct custody_context *context = fixture_context(0);
@@ -450,147 +514,6 @@ START_TEST(shutdown_before_any_use_calls_no_driver)
 }
 END_TEST
 
-/* ------------------------------------------------------------------ contexts of the program */
-
-static CUcontext make(int device)
-{
-	CUcontext handle, popped;
-
-	ck_cu(cuInit(0));
-	ck_cu(cuCtxCreate(&handle, NULL, 0, device));
-	ck_cu(cuCtxPopCurrent(&popped));
-	return handle;
-}
-
-static struct custody_context *wrap(CUcontext handle)
-{
-	struct custody_context *context = NULL;
-
-	ck_ok(custody_context_wrap(handle, &context));
-	return context;
-}
-
-START_TEST(wrapped_context_is_worked_in)
-{
-	CUcontext handle = make(1), owner;
-	struct custody_context *context = wrap(handle);
-	struct custody_stream *stream = new_stream(context);
-
-	ck_assert_ptr_eq(custody_context_handle(context), handle);
-	ck_assert_ptr_eq(custody_context_device(context), fixture_device(1));
-	ck_cu(cuStreamGetCtx(custody_stream_handle(stream), &owner));
-	ck_assert_ptr_eq(owner, handle);
-	ck_assert_ptr_null(current_handle());
-	fixture_free_some(context, 11, KIB);
-	ck_assert_uint_le(fixture_pending_count(context), 10);
-}
-END_TEST
-
-START_TEST(context_wrapped_twice_is_one)
-{
-	CUcontext handle = make(0);
-	struct custody_context *context = wrap(handle);
-
-	ck_assert_ptr_eq(wrap(handle), context);
-	ck_assert_ptr_ne(context, fixture_context(0));
-}
-END_TEST
-
-START_TEST(primary_context_wrapped_is_that_of_the_device)
-{
-	CUcontext handle;
-
-	ck_cu(cuInit(0));
-	ck_cu(cuDevicePrimaryCtxRetain(&handle, 1));
-	ck_assert_ptr_eq(wrap(handle), fixture_context(1));
-	ck_is(custody_context_unwrap(fixture_context(1)), CUSTODY_E_INVALID);
-	ck_ok(custody_context_unwrap(NULL));
-}
-END_TEST
-
-START_TEST(unwrapping_releases_and_makes_stale)
-{
-	CUcontext handle = make(0);
-	struct custody_context *context = wrap(handle);
-	struct custody_stream *stream = new_stream(context);
-
-	fixture_free_some(context, 5, KIB);
-	ck_ok(custody_context_unwrap(context));
-	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
-	ck_is(custody_context_synchronize(context), CUSTODY_E_STALE);
-	ck_is(custody_context_unwrap(context), CUSTODY_E_CLOSED);
-	ck_ok(custody_stream_destroy(stream));
-	ck_cu(cuCtxDestroy(handle));
-}
-END_TEST
-
-/* The next context may have the handle of one that is gone. */
-START_TEST(new_context_under_an_old_handle_is_another)
-{
-	CUcontext first, second;
-	struct custody_context *before, *after;
-
-	setenv("SIMCUDA_QUARANTINE", "0", 1);
-	first = make(0);
-	before = wrap(first);
-	fixture_free_some(before, 11, KIB);
-	ck_ok(custody_context_unwrap(before));
-	ck_cu(cuCtxDestroy(first));
-	second = make(0);
-	after = wrap(second);
-	ck_assert_ptr_ne(after, before);
-	fixture_free_some(after, 11, KIB);
-	ck_ok(custody_event_destroy(new_event(after)));
-	ck_ok(custody_flush(after, true));
-	ck_assert_uint_eq(fixture_pending_count(after), 0);
-	ck_is(custody_context_synchronize(before), CUSTODY_E_STALE);
-}
-END_TEST
-
-START_TEST(context_destroyed_without_unwrapping_is_stale)
-{
-	CUcontext handle = make(0);
-	struct custody_context *context = wrap(handle);
-	struct custody_stream *stream = new_stream(context);
-	CUresult (*destroy)(CUcontext handle);
-
-	*(void **)&destroy = custody_driver_function("cuCtxDestroy_v2");
-	ck_cu(destroy(handle));
-	ck_is(custody_context_synchronize(context), CUSTODY_E_STALE);
-	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
-	ck_ok(custody_stream_destroy(stream));
-	ck_ok(custody_context_unwrap(context));
-}
-END_TEST
-
-START_TEST(handle_that_is_no_context_is_refused)
-{
-	struct custody_context *context = NULL;
-	CUcontext handle;
-
-	setenv("SIMCUDA_STRICT", "0", 1);
-	handle = make(0);
-	ck_cu(cuCtxDestroy(handle));
-	ck_assert_int_gt(custody_context_wrap(handle, &context), 0);
-	ck_assert_ptr_null(context);
-	ck_assert_ptr_null(current_handle());
-}
-END_TEST
-
-START_TEST(shutdown_resets_wrapped_contexts_and_leaves_them_to_the_program)
-{
-	CUcontext handle = make(0);
-	struct custody_context *context = wrap(handle);
-	struct custody_stream *stream = new_stream(context);
-
-	ck_ok(custody_shutdown());
-	ck_is(custody_stream_synchronize(stream), CUSTODY_E_STALE);
-	ck_ok(custody_context_synchronize(context));
-	ck_ok(custody_context_unwrap(context));
-	ck_cu(cuCtxDestroy(handle));
-}
-END_TEST
-
 static TCase *reset_case(void)
 {
 	TCase *rules = tcase_create("reset");
@@ -608,9 +531,12 @@ static TCase *reset_case(void)
 	tcase_add_test(rules, segfault_after_a_reset_because_the_handle_is_reused);
 	tcase_add_test(rules, device_reset_with_the_context_current_leaves_the_thread_at_work);
 	tcase_add_test(rules, end_of_a_buffer_after_the_end_of_its_context_crashed);
+	tcase_add_test(rules, device_reset_gives_back_its_reference);
+	tcase_add_test(rules, device_stays_the_current_one_when_it_is_reset);
 	tcase_add_test(rules, device_reset_ends_scopes_too);
 	tcase_add_test(rules, device_that_was_never_used_can_be_reset);
 	tcase_add_test(rules, device_reset_helps_after_a_fault);
+	tcase_add_test(rules, memory_of_others_is_given_back_after_a_fault);
 	tcase_add_test(rules, reset_by_the_program_itself_makes_all_stale_once_it_is_met);
 	tcase_add_test(rules, objects_of_a_lost_context_are_not_ended_in_the_next_one);
 	tcase_add_test(rules, error_about_another_context_does_not_end_this_one);
@@ -626,25 +552,10 @@ static TCase *shutdown_case(void)
 	tcase_add_test(rules, context_that_the_program_retains_survives_a_shutdown);
 	tcase_add_test(rules, shutdown_gives_back_every_context_and_pops_its_own);
 	tcase_add_test(rules, shutdown_leaves_current_what_the_program_has_pushed);
+	tcase_add_test(rules, shutdown_pops_no_more_than_was_pushed);
 	tcase_add_test(rules, use_after_a_shutdown_begins_anew);
 	tcase_add_test(rules, shutdown_works_from_any_thread);
 	tcase_add_test(rules, shutdown_before_any_use_calls_no_driver);
-	return rules;
-}
-
-static TCase *wrap_case(void)
-{
-	TCase *rules = tcase_create("wrap");
-
-	tcase_add_checked_fixture(rules, begin, NULL);
-	tcase_add_test(rules, wrapped_context_is_worked_in);
-	tcase_add_test(rules, context_wrapped_twice_is_one);
-	tcase_add_test(rules, primary_context_wrapped_is_that_of_the_device);
-	tcase_add_test(rules, unwrapping_releases_and_makes_stale);
-	tcase_add_test(rules, new_context_under_an_old_handle_is_another);
-	tcase_add_test(rules, context_destroyed_without_unwrapping_is_stale);
-	tcase_add_test(rules, handle_that_is_no_context_is_refused);
-	tcase_add_test(rules, shutdown_resets_wrapped_contexts_and_leaves_them_to_the_program);
 	return rules;
 }
 
@@ -654,6 +565,5 @@ Suite *library_suite(void)
 
 	suite_add_tcase(suite, reset_case());
 	suite_add_tcase(suite, shutdown_case());
-	suite_add_tcase(suite, wrap_case());
 	return suite;
 }
