@@ -326,6 +326,8 @@ START_TEST(memory_of_others_is_given_back_after_a_fault)
 	ck_ok(custody_buffer_wrap(context, &count, 1, count_release, &count, &buffer));
 	ck_ok(custody_context_push(context));
 	ck_cu_is(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_ok(custody_context_pop(context));
+	ck_is(custody_context_synchronize(context), CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_ok(custody_device_reset(fixture_device(0)));
 	ck_assert_uint_eq(count, 1);
 	ck_ok(custody_buffer_release(buffer));
