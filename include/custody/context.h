@@ -43,7 +43,8 @@ CUSTODY_API int custody_context_of_device(struct custody_device *device,
  * Work in a context that the program has made itself and keeps alive: libcustody
  * neither retains nor destroys it.  Before the program destroys it, it calls
  * custody_context_unwrap(), which releases what is pending, ends what is alive and
- * makes all of it stale, and the context too: CUSTODY_E_STALE from then on.
+ * makes all of it stale, and the context too: CUSTODY_E_STALE from then on.  No other
+ * thread works in it meanwhile.
  *
  * Wrapping one again gives the same pointer, and one unwrap ends it for all.  Wrapping a
  * primary context gives that of its device, which cannot be unwrapped
@@ -52,7 +53,11 @@ CUSTODY_API int custody_context_of_device(struct custody_device *device,
 CUSTODY_API int custody_context_wrap(CUcontext handle, struct custody_context **context);
 CUSTODY_API int custody_context_unwrap(struct custody_context *context);
 
-/* The driver's handle; NULL for one that has been reset and not been used since. */
+/*
+ * The driver's handle; NULL while a primary context is not retained (after
+ * custody_device_reset() or custody_shutdown(), until it is used again) and for one that
+ * was unwrapped.
+ */
 CUSTODY_API CUcontext custody_context_handle(struct custody_context *context);
 CUSTODY_API struct custody_device *custody_context_device(struct custody_context *context);
 
@@ -96,9 +101,9 @@ CUSTODY_API int custody_synchronize(void);
  * too, from the newest to the oldest, and release what is pending; all handles into it
  * are stale then.  Of a primary context the retained reference stays: other users of
  * the context are not disturbed.  An open defer scope does not hold it up, and stays
- * open.  During a capture: CUSTODY_E_CAPTURING.  What is stale may be destroyed, by any
- * thread and also meanwhile; who works in the context meanwhile fails or works on.
- * Documented: Context.reset().
+ * open.  During a capture: CUSTODY_E_CAPTURING.  The caller sees to it that no other
+ * thread works in the context meanwhile; what is in it may be destroyed by any thread at
+ * any time.  Documented: Context.reset().
  */
 CUSTODY_API int custody_context_reset(struct custody_context *context);
 

@@ -105,7 +105,7 @@ CUSTODY_API CUdevice custody_device_handle(const struct custody_device *device);
  * Destroy the primary context with all that was made in it: what is pending is
  * released first, every handle of libcustody that belongs to the context is stale
  * from then on (CUSTODY_E_STALE), and the next use of the device makes a new context.
- * The caller sees to it that no other thread works on the device.  Scopes of
+ * The caller sees to it that no other thread works on the device meanwhile.  Scopes of
  * custody_defer_begin() end with the context.  After a fault of the device this is what
  * makes it useful again.  During a capture: CUSTODY_E_CAPTURING.  Documented:
  * Device.reset().

@@ -44,7 +44,7 @@ static const char *_Atomic init_text; /* of the last failure; NULL: none */
  * Holds 1 where CUDA was initialised; the kernel hands an empty page to every child,
  * also to one that no handler of pthread_atfork() has seen.  NULL: `born` has to do.
  */
-static const volatile unsigned char *_Atomic alive_page;
+static volatile unsigned char *_Atomic alive_page;
 static pid_t born;
 
 /* ------------------------------------------------------------------ fork and exit */
@@ -83,7 +83,7 @@ __attribute__((destructor)) static void end_process(void)
 	note_exit();
 }
 
-static const volatile unsigned char *make_alive_page(void)
+static volatile unsigned char *make_alive_page(void)
 {
 	size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -95,15 +95,20 @@ static const volatile unsigned char *make_alive_page(void)
 		munmap(page, bytes);
 		return NULL;
 	}
-	*page = 1;
 	return page;
 }
 
+/* A child of one whose initialisation has failed has the page, but wiped. */
 static void touch(void)
 {
+	volatile unsigned char *page = atomic_load_explicit(&alive_page, memory_order_relaxed);
+
+	if (!page)
+		page = make_alive_page();
+	if (page)
+		*page = 1;
 	born = getpid();
-	if (!atomic_load_explicit(&alive_page, memory_order_relaxed))
-		atomic_store_explicit(&alive_page, make_alive_page(), memory_order_relaxed);
+	atomic_store_explicit(&alive_page, page, memory_order_relaxed);
 	atomic_store_explicit(&is_touched, true, memory_order_release);
 }
 

@@ -112,14 +112,13 @@ struct call_rule {
 
 struct config {
 	int version;
-	int devices;
+	int devices, capability;	/* 90: each is of compute capability 9.0 */
 	size_t memory;		/* bytes of each device */
 	size_t context_bytes;	/* what a context takes of them */
 	size_t pool_chunk;
 	size_t others;		/* what other processes have, from the start */
 	size_t module_bytes, stream_bytes, graph_bytes;
 	bool strict, verbose, pools, vmm, inline_ops, lazy, peer;
-	int capability;		/* of every device: 90 is 9.0 */
 	int managed;		/* 2: it counts on the device, too */
 	bool managed_access;	/* host and devices may use it at one time */
 	int free_plain;		/* what cuMemFreeAsync does with plain blocks, 0 to 2 */
