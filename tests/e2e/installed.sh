@@ -33,6 +33,22 @@ it_brings_the_simulated_driver() {
 	compare_rows t.db journal
 }
 
+it_has_what_a_program_is_linked_with() {
+	plain_build_only
+	command -v pkg-config >/dev/null || skip "there is no pkg-config"
+	local library=${installed_preload%/*}
+	# shellcheck disable=SC2046 # flags are words
+	${CC:-cc} -o quick "$top_srcdir/examples/quick_start.c" $(PKG_CONFIG_SYSROOT_DIR=$root \
+		PKG_CONFIG_PATH=$library/pkgconfig pkg-config --cflags --libs custody) \
+		-I"$CUDA_INCLUDE_DIR" 2>log || fail "$(cat log)"
+	LD_LIBRARY_PATH=$library:$simulated CUSTODY_OUTPUT=q.db bounded ./quick >out 2>err ||
+		fail "$(cat err out)"
+	expect_match "output" '^round trip  4000 bytes' "$(cat out)"
+	wait_for_trace q.db >/dev/null
+	expect_equal "blocks" 1 "$(query q.db "SELECT count(*) FROM allocation
+		WHERE kind = 'device'")"
+}
+
 it_leaves_a_trace_of_a_bare_program() {
 	E2E_JOURNAL=$PWD/journal CUSTODY_OUTPUT=t.db LD_PRELOAD=$installed_preload \
 		bounded "$clients/door_lazy" 2>err
