@@ -291,8 +291,14 @@ static CUresult fill_by_device(const struct custody_buffer *buffer, const void *
 static int fill_by_host(const struct custody_buffer *buffer, const void *value, size_t width,
 			CUstream handle)
 {
-	int error = stream_finish(handle, true);
+	bool is_capturing;
+	int error = stream_ask_capturing(handle, &is_capturing);
 
+	if (!error && is_capturing)
+		error = error_say(CUSTODY_E_CAPTURING, "memory that the device does not fill "
+				  "cannot be filled in a graph");
+	if (!error)
+		error = stream_finish(handle, true);
 	for (size_t i = 0; !error && i < buffer->memory.bytes; i += width)
 		memcpy((char *)buffer->memory.host_pointer + i, value, width);
 	return error;
@@ -313,6 +319,8 @@ int custody_buffer_fill(struct custody_buffer *buffer, const void *value, size_t
 	if (error || !buffer->memory.bytes)
 		return error ? error : library_leave(&call, 0);
 	note_host(buffer, &call);
+	if (!buffer->memory.device_pointer && buffer->memory.host_pointer)
+		return library_leave(&call, fill_by_host(buffer, value, width, handle));
 	error = fill_by_device(buffer, value, width, handle);
 	if (error == CUDA_ERROR_INVALID_VALUE && buffer->memory.host_pointer)
 		return library_leave(&call, fill_by_host(buffer, value, width, handle));

@@ -296,6 +296,28 @@ START_TEST(what_the_device_does_not_fill_the_host_fills)
 }
 END_TEST
 
+START_TEST(memory_of_the_host_alone_is_filled_and_not_in_a_graph)
+{
+	const struct custody_stream_options options = { .size = sizeof(options),
+							.is_nonblocking = true };
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream;
+	struct custody_buffer *buffer;
+	CUgraph graph;
+	char bytes[16] = "";
+
+	ck_ok(custody_stream_create(context, &options, &stream));
+	ck_ok(custody_buffer_wrap(context, bytes, sizeof(bytes), NULL, NULL, &buffer));
+	ck_ok(custody_buffer_fill(buffer, "h", 1, stream));
+	ck_assert_int_eq(bytes[15], 'h');
+	ck_ok(custody_stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_is(custody_buffer_fill(buffer, "i", 1, stream), CUSTODY_E_CAPTURING);
+	ck_ok(custody_stream_end_capture(stream, &graph));
+	ck_assert_int_eq(bytes[15], 'h');
+	ck_cu(cuGraphDestroy(graph));
+}
+END_TEST
+
 Suite *library_suite(void)
 {
 	Suite *suite = suite_create("buffer copy");
@@ -315,6 +337,7 @@ Suite *library_suite(void)
 	tcase_add_test(fills, a_buffer_is_filled_with_1_2_or_4_bytes);
 	tcase_add_test(fills, a_value_that_does_not_fit_is_refused);
 	tcase_add_test(fills, what_the_device_does_not_fill_the_host_fills);
+	tcase_add_test(fills, memory_of_the_host_alone_is_filled_and_not_in_a_graph);
 	suite_add_tcase(suite, copies);
 	suite_add_tcase(suite, fills);
 	return suite;
