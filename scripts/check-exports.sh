@@ -80,7 +80,8 @@ map=$root/src/library/libcustody.map
 difference=$(diff <(sed -n 's/^\t\([a-z0-9_]*\);$/\1/p' "$map" | sort) \
 	<(nm -D --defined-only "$linked" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort))
 [ -z "$difference" ] ||
-	complain "exports (>) differ from libcustody.map (<):" $'\n'"$(grep '^[<>]' <<<"$difference")"
+	complain "exports (>) differ from libcustody.map (<):" \
+		$'\n'"$(grep '^[<>]' <<<"$difference")"
 foreign=$(nm -D --defined-only "$linked" | awk '{ print $3 }' | grep -vE '^(custody_|CUSTODY_)')
 [ -z "$foreign" ] || complain "libcustody.so exports" $foreign
 undefined=$(nm -Du "$linked" | awk '{ print $2 }' | grep -E '^cu[A-Z]')

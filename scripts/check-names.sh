@@ -4,7 +4,8 @@
 # A name tells its file: every global symbol of x.o is x, begins with x_ or
 # custody_, or is an export of the interposer.  The generated wrappers are
 # NVIDIA's names by design and are left to check-exports.sh, and so is the entry
-# of the injection library; cupti_nop stands in for other files.
+# of the injection library; cupti_nop stands in for other files.  In the library a name
+# tells its noun, which may have several files: library_call.c has library_enter().
 set -u
 build=${top_builddir:-.}
 map=$build/src/intercept/preload.map
@@ -22,6 +23,7 @@ check_object()
 	file=$(basename "$object" .o)
 	file=${file##*-}
 	case $file in wrappers | wrappers_nop | cupti_nop) return ;; esac
+	case $object in */src/library/*) file=${file%%_*} ;; esac
 	while read -r _ _ symbol; do
 		case $symbol in
 		"$file" | "${file}_"* | custody_* | __* | .*) ;;
