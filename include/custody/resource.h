@@ -240,7 +240,7 @@ struct custody_resource_ops {
 	size_t size; /* sizeof(struct custody_resource_ops), set by the caller */
 	int (*allocate)(void *self, size_t bytes, struct custody_stream *stream, void **pointer);
 	int (*deallocate)(void *self, void *pointer, size_t bytes, struct custody_stream *stream);
-	int (*query)(void *self, struct custody_resource_info *info); /* may be NULL: device memory */
+	int (*query)(void *self, struct custody_resource_info *info); /* NULL: device memory */
 	void (*destroy)(void *self); /* with the last reference; may be NULL */
 };
 

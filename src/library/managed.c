@@ -97,8 +97,8 @@ static int enter_idle(struct library_call *call, const struct custody_buffer *bu
 		return error;
 	error = stream_ask_capturing(*handle, &is_capturing);
 	if (!error && is_capturing)
-		error = error_say(CUSTODY_E_CAPTURING, "the stream is capturing, and managed memory "
-				  "cannot be moved in a graph");
+		error = error_say(CUSTODY_E_CAPTURING, "the stream is capturing, and managed "
+				  "memory cannot be moved in a graph");
 	return error ? library_leave(call, error) : 0;
 }
 
