@@ -36,8 +36,8 @@ CUSTODY_API bool custody_trace_is_on(void);
 /*
  * A function of the driver by its exact symbol ("cuMemAlloc_v2") whose calls are
  * recorded, and whose frees are put off, as libcustody's own are (under `custody record`:
- * as its --frees says); NULL: the driver does not have it, or there is none.  Loads the driver, but leaves cuInit() to others.  Cast
- * it to the type that cuda.h declares.
+ * as its --frees says); NULL: the driver does not have it, or there is none.  Loads the
+ * driver, but leaves cuInit() to others.  Cast it to the type that cuda.h declares.
  */
 CUSTODY_API void *custody_driver_function(const char *symbol);
 
