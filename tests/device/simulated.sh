@@ -16,5 +16,8 @@ trap 'rm -rf "$work"' EXIT
 # shellcheck disable=SC2154 # the two folders are in the tests' environment
 "$top_srcdir/scripts/gpu-test" --stage "$top_builddir" --simulate --policy all \
 	--out "$work/out" || exit 1
+# Of the library what is quick.
+"$top_srcdir/scripts/gpu-library" --stage "$top_builddir" --simulate --only examples,bench --quick \
+	--out "$work/library" || exit 1
 # Of what wants two GPUs, what does not depend on how long their copies take.
 "$top_srcdir/scripts/gpu-two" --stage "$top_builddir" --simulate --only peer,ipc --out "$work/two"
