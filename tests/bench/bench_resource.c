@@ -106,7 +106,8 @@ static void resource_release(struct allocator *self, void *pointer, size_t bytes
 
 static void buffer_allocate(struct allocator *self, size_t bytes, void **pointer)
 {
-	MUST(custody_buffer_create(self->resource, bytes, stream, (struct custody_buffer **)pointer));
+	MUST(custody_buffer_create(self->resource, bytes, stream,
+				   (struct custody_buffer **)pointer));
 }
 
 static void buffer_release(struct allocator *self, void *pointer, size_t bytes)

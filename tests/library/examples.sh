@@ -27,7 +27,8 @@ says() { # NAME PATTERN...: lines of the output, in order
 	expect_equal "lines of $name" $# "$(wc -l <"$name.out")"
 	for pattern; do
 		number+=1
-		expect_match "line $number of $name" "^$pattern\$" "$(sed -n "${number}p" "$name.out")"
+		expect_match "line $number of $name" "^$pattern\$" \
+			"$(sed -n "${number}p" "$name.out")"
 	done
 }
 

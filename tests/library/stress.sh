@@ -11,7 +11,8 @@ seconds=${STRESS_SECONDS:-2}
 it_leaves_nothing_behind_64_threads() {
 	bounded "$stress" "$seconds" 64 >out 2>err || fail "status $?: $(cat err out)"
 	expect_equal "lines of output" 1 "$(wc -l <out)"
-	expect_match "output" '^stress: 64 threads, [0-9]+ steps, [0-9]+ contents checked$' "$(cat out)"
+	expect_match "output" '^stress: 64 threads, [0-9]+ steps, [0-9]+ contents checked$' \
+		"$(cat out)"
 	expect_empty "standard error" err
 }
 
