@@ -67,9 +67,9 @@ check_tables() { # FOUNDING REPORTS
 check_page() { # PAGE
 	local status=0
 	grep -oE 'Fn custody_[a-z0-9_]+' "$1" | sed 's/Fn //' | sort -u >"$scratch/named"
-	missing "in libcustody(3):" "$(grep -ohE '\bcustody_[a-z0-9_]+\(' \
-		"$root"/include/custody/*.h | tr -d '(' | sort -u | comm -12 - "$scratch/functions")" \
-		"$scratch/named" || status=1
+	grep -ohE '\bcustody_[a-z0-9_]+\(' "$root"/include/custody/*.h | tr -d '(' | sort -u |
+		comm -12 - "$scratch/functions" >"$scratch/declared"
+	missing "in libcustody(3):" "$(cat "$scratch/declared")" "$scratch/named" || status=1
 	missing "in the library, of libcustody(3):" "$(cat "$scratch/named")" \
 		"$scratch/functions" || status=1
 	return $status
@@ -94,8 +94,8 @@ status=0
 bash "$root/scripts/founding" --check || status=1
 check_tables "$root/docs/founding.tbl" "$root/docs/reports.tbl" || status=1
 check_page "$root/man/libcustody.3" || status=1
-spoil 'a function that is not there' founding 's/| custody_array_ravel |/| custody_array_flat |/' \
-	'function custody_array_flat is not there'
+spoil 'a function that is not there' founding \
+	's/| custody_array_ravel |/| custody_array_flat |/' 'function custody_array_flat is not there'
 spoil 'a test that is not there' founding \
 	'/^memory | cuda.defer_cleanup() /s/|[^|]*$/| nobody_tests/' \
 	'test nobody_tests is not there'
