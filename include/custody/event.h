@@ -34,7 +34,8 @@ CUSTODY_API struct custody_context *custody_event_context(const struct custody_e
 
 /*
  * Whether all work before the last record is done; true where it was never recorded.
- * CUSTODY_E_CAPTURING for one that was recorded into a capture: nothing is known of it.
+ * CUSTODY_E_CAPTURING for one that was recorded into a capture: nothing is known of it;
+ * where the program has done that by a call of its own, the question spoils the capture.
  * Documented: Event.query().
  */
 CUSTODY_API int custody_event_query(struct custody_event *event, bool *is_done);

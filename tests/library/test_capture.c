@@ -224,6 +224,22 @@ START_TEST(event_of_a_capture_was_said_to_be_done)
 }
 END_TEST
 
+/* The library cannot know, and the question has spoilt the capture. */
+START_TEST(event_that_the_program_recorded_into_a_capture_is_not_done_either)
+{
+	struct custody_event *event = make_event();
+	CUgraph graph = NULL;
+	bool answer = false;
+
+	begin_capture();
+	ck_cu(cuEventRecord(custody_event_handle(event), custody_stream_handle(stream)));
+	ck_is(custody_event_query(event, &answer), CUSTODY_E_CAPTURING);
+	ck_assert(!answer);
+	ck_assert_int_gt(custody_stream_end_capture(stream, &graph), 0);
+	ck_assert_ptr_null(graph);
+}
+END_TEST
+
 /* aws-ofi-nccl#1342: calls on other streams made the capture fail. */
 START_TEST(questions_about_other_streams_spoilt_the_capture)
 {
@@ -457,6 +473,7 @@ Suite *library_suite(void)
 	tcase_add_test(tests, capture_that_another_thread_ends_goes_on);
 	tcase_add_test(tests, calls_that_would_spoil_the_capture_of_their_stream_are_refused);
 	tcase_add_test(tests, event_of_a_capture_was_said_to_be_done);
+	tcase_add_test(tests, event_that_the_program_recorded_into_a_capture_is_not_done_either);
 	tcase_add_test(tests, frees_of_another_thread_spoilt_the_capture);
 	tcase_add_test(tests, stream_that_is_destroyed_during_a_capture_does_not_spoil_it);
 	tcase_add_test(tests, default_stream_is_refused_while_a_blocking_one_captures);

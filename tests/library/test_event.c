@@ -299,6 +299,26 @@ START_TEST(stream_of_another_device_waits)
 }
 END_TEST
 
+START_TEST(default_stream_of_another_device_waits)
+{
+	struct custody_stream *stream, *first, *second;
+	struct custody_event *event;
+
+	begin_with_two_devices();
+	ck_ok(custody_stream_per_thread(context, &first));
+	ck_ok(custody_stream_per_thread(fixture_context(1), &second));
+	stream = make_stream(context);
+	event = make();
+	hold(stream);
+	ck_ok(custody_event_record(event, stream));
+	ck_ok(custody_event_wait(event, second));
+	ck_assert(is_idle(first));
+	ck_assert(!is_idle(second));
+	fixture_release();
+	ck_ok(custody_stream_synchronize(second));
+}
+END_TEST
+
 START_TEST(default_stream_waits_where_none_is_given)
 {
 	struct custody_stream_options options = { .size = sizeof(options), .is_nonblocking = true };
@@ -415,8 +435,10 @@ static int parse_handle(CUipcEventHandle *handle)
 static int look_from_another_process(void)
 {
 	struct custody_context *first;
+	struct custody_stream *stream;
 	struct custody_event *event;
 	CUipcEventHandle handle;
+	CUgraph graph;
 	bool answer = true;
 	float time;
 
@@ -427,6 +449,10 @@ static int look_from_another_process(void)
 	story_check(!answer);
 	story_check(custody_event_elapsed(event, event, &time) == CUSTODY_E_INVALID);
 	story_check(custody_event_export(event, &handle) == CUSTODY_E_INVALID);
+	story_check(!custody_stream_per_thread(first, &stream));
+	story_check(!custody_stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	story_check(custody_event_wait(event, stream) == CUSTODY_E_CAPTURING);
+	story_check(!custody_stream_end_capture(stream, &graph));
 	story_check(!custody_event_destroy(event));
 	story_check(!custody_flush(first, true));
 	return 0;
@@ -510,6 +536,7 @@ Suite *library_suite(void)
 	tcase_add_test(tests, default_stream_of_the_events_context_is_meant_where_none_is_given);
 	tcase_add_test(tests, stream_of_another_context_is_refused_by_record);
 	tcase_add_test(tests, stream_of_another_device_waits);
+	tcase_add_test(tests, default_stream_of_another_device_waits);
 	tcase_add_test(tests, events_of_two_contexts_have_no_elapsed_time);
 	tcase_add_test(tests, failing_call_of_the_driver_leaves_no_event);
 	tests = add_case(suite, "in streams", begin);

@@ -383,13 +383,14 @@ END_TEST
 START_TEST(destroying_after_a_fault_ended_the_process)
 {
 	struct custody_stream *stream, *other;
-	bool answer;
+	bool answer = true;
 
 	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
 	begin();
 	stream = make();
 	other = make();
 	ck_is(custody_stream_query(stream, &answer), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert(answer);
 	ck_is(custody_stream_synchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_assert_int_ge(custody_stream_destroy(stream), 0);
 	ck_assert_int_ge(custody_stream_destroy(other), 0);

@@ -47,6 +47,7 @@ START_TEST(default_streams_are_permanent_objects)
 	fixture_forget();
 	ck_ok(custody_stream_destroy(legacy));
 	ck_ok(custody_stream_destroy(own));
+	ck_ok(custody_stream_destroy(legacy));
 	ck_assert_uint_eq(fixture_calls(NULL), 0);
 	ck_ok(custody_stream_legacy(context, &again));
 	ck_assert_ptr_eq(again, legacy);
