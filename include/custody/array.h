@@ -5,8 +5,10 @@
  * An array holds a reference on its buffer; views (slices, reshapes, fields) hold one
  * on the same buffer.  Sizes are in elements, strides in bytes and may be 0 or
  * negative where that is said.  An array may be bound to a stream, which its copies then
- * use where none is given, and which lives as long as the array.  Any thread; one array
- * is not destroyed while another thread works with it.
+ * use where none is given, and which lives as long as the array.  Streams that arrays are
+ * bound to or copied on are recorded with the buffer, see custody_buffer_record_stream();
+ * others that use its memory are for the caller to record.  Any thread; one array is not
+ * destroyed while another thread works with it.
  */
 #ifndef CUSTODY_ARRAY_H
 #define CUSTODY_ARRAY_H

@@ -73,12 +73,34 @@ static int check_reach(const struct custody_buffer *buffer, size_t offset,
 			 layout->before, layout->extent - layout->before, offset, bytes);
 }
 
+/* Memory that is freed behind all work of its context needs no word of a stream of that. */
+static bool is_told_apart(const struct custody_buffer *whole, const struct custody_stream *stream)
+{
+	return whole->resource && (whole->resource->ops->honour != RESOURCE_QUEUED ||
+				   whole->object.context != stream->object.context);
+}
+
+int array_note_stream(struct custody_buffer *buffer, struct custody_stream *stream)
+{
+	struct custody_buffer *whole = buffer->whole ? buffer->whole : buffer;
+	bool is_freed_there;
+
+	if (!stream || !is_told_apart(whole, stream))
+		return 0;
+	pthread_mutex_lock(&whole->lock);
+	is_freed_there = whole->free_stream == stream;
+	pthread_mutex_unlock(&whole->lock);
+	return is_freed_there ? 0 : custody_buffer_record_stream(buffer, stream);
+}
+
 int array_make(struct custody_buffer *buffer, size_t offset, const struct layout *layout,
 	       struct custody_stream *stream, struct custody_array **array)
 {
 	struct custody_array *made;
 	int error = check_reach(buffer, offset, layout);
 
+	if (!error)
+		error = array_note_stream(buffer, stream);
 	if (error)
 		return error;
 	made = calloc(1, sizeof(*made));

@@ -35,6 +35,12 @@ int array_read_layout(struct layout *layout, const struct custody_layout *given)
 int array_make(struct custody_buffer *buffer, size_t offset, const struct layout *layout,
 	       struct custody_stream *stream, struct custody_array **array);
 
+/*
+ * A stream, which may be NULL, is about to be given work on a buffer: memory that is
+ * ordered by streams is not handed out anew before that is done, too.
+ */
+int array_note_stream(struct custody_buffer *buffer, struct custody_stream *stream);
+
 /* Begin a function that needs no context: 0, or why the array is of no use. */
 int array_check(const struct custody_array *array);
 

@@ -13,10 +13,14 @@
 int array_copy_begin(struct array_work *work, const struct custody_array *array,
 		     struct custody_stream *stream)
 {
-	int error = buffer_enter_stream(&work->call, array->buffer,
-					stream ? stream : array->stream, &work->handle,
-					&work->is_synchronous);
+	int error;
 
+	if (!stream)
+		stream = array->stream;
+	error = array_note_stream(array->buffer, stream);
+	if (!error)
+		error = buffer_enter_stream(&work->call, array->buffer, stream, &work->handle,
+					    &work->is_synchronous);
 	if (error)
 		return error;
 	work->context = work->call.context;
@@ -303,6 +307,8 @@ static int copy_between(struct custody_array *target, struct custody_array *sour
 	if (!stream)
 		stream = target->stream ? target->stream : source->stream;
 	error = check_stream(target, source, stream);
+	if (!error)
+		error = array_note_stream(source->buffer, stream);
 	if (!error && !stream && source->buffer->object.context != target->buffer->object.context)
 		error = wait_for_source(source);
 	if (!error)

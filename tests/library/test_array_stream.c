@@ -105,6 +105,37 @@ START_TEST(bound_stream_that_was_destroyed_lives_as_long_as_its_arrays)
 }
 END_TEST
 
+static const bool binds[] = { false, true };
+
+START_TEST(pool_memory_was_handed_out_anew_while_another_stream_copied_it)
+{
+	struct custody_stream *home = make_stream(context), *other = make_stream(context);
+	struct custody_layout layout = line_of(MIB);
+	struct custody_array *array, *bound = NULL;
+	struct custody_resource *resource;
+	unsigned int waits;
+
+	ck_ok(custody_resource_pool(context, NULL, &resource));
+	ck_ok(custody_array_create(context, &layout, resource, home, &array));
+	if (binds[_i])
+		ck_ok(custody_array_bind(array, other, &bound));
+	else
+		ck_ok(custody_array_fill(array, &(int32_t){ 1 }, other));
+	ck_ok(custody_array_destroy(bound));
+	waits = fixture_calls("cuStreamWaitEvent");
+	destroy(array);
+	ck_assert_uint_gt(fixture_calls("cuStreamWaitEvent"), waits);
+	ck_ok(custody_array_create(context, &layout, resource, home, &array));
+	ck_ok(custody_array_fill(array, &(int32_t){ 1 }, home));
+	waits = fixture_calls("cuStreamWaitEvent");
+	destroy(array);
+	ck_assert_uint_eq(fixture_calls("cuStreamWaitEvent"), waits);
+	ck_ok(custody_resource_release(resource));
+	ck_ok(custody_stream_destroy(home));
+	ck_ok(custody_stream_destroy(other));
+}
+END_TEST
+
 /* ------------------------------------------------------------------ temporaries */
 
 /* The simulated driver reads ahead; that the temporary stays is told by the event behind it. */
@@ -334,6 +365,8 @@ Suite *library_suite(void)
 	tcase_add_test(tests, copy_on_a_stream_returns_before_it_is_done);
 	tcase_add_test(tests, stream_that_is_bound_is_used_where_none_is_given);
 	tcase_add_test(tests, bound_stream_that_was_destroyed_lives_as_long_as_its_arrays);
+	tcase_add_loop_test(tests,
+			    pool_memory_was_handed_out_anew_while_another_stream_copied_it, 0, 2);
 	tcase_add_test(tests, temporary_of_a_reordering_copy_was_dropped_while_the_copy_ran);
 	tcase_add_test(tests, temporaries_go_with_the_next_copy_after_the_stream_has_passed);
 	tcase_add_test(tests, temporaries_end_with_their_context);
