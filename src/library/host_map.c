@@ -137,10 +137,9 @@ static int read_layouts(const struct custody_range *ranges, const struct custody
 	int error = find_step(given, count, &step);
 
 	for (size_t i = 0; i < count && !error; i++) {
-		const char *one = (const char *)given + i * step;
+		const void *one = given ? (const char *)given + i * step : NULL;
 
-		error = read_range_layout(&layouts[i], &ranges[i],
-					  given ? (const struct custody_layout *)one : NULL);
+		error = read_range_layout(&layouts[i], &ranges[i], one);
 	}
 	return error;
 }
