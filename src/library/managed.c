@@ -145,7 +145,7 @@ int custody_managed_attach(struct custody_buffer *buffer, enum custody_attach at
 	struct library_call call;
 	struct resource_mode before;
 	bool is_synchronous;
-	unsigned int flag;
+	unsigned int flag = 0;
 	CUstream handle;
 	int error = library_check();
 

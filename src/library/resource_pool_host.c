@@ -184,7 +184,7 @@ int custody_resource_managed_pool(struct custody_context *context,
 				  struct custody_location preferred,
 				  struct custody_resource **resource)
 {
-	CUmemLocation location;
+	CUmemLocation location = { 0 };
 	struct library_call call;
 	int error;
 
