@@ -95,7 +95,8 @@ bash "$root/scripts/founding" --check || status=1
 check_tables "$root/docs/founding.tbl" "$root/docs/reports.tbl" || status=1
 check_page "$root/man/libcustody.3" || status=1
 spoil 'a function that is not there' founding \
-	's/| custody_array_ravel |/| custody_array_flat |/' 'function custody_array_flat is not there'
+	's/| custody_array_ravel |/| custody_array_flat |/' \
+	'function custody_array_flat is not there'
 spoil 'a test that is not there' founding \
 	'/^memory | cuda.defer_cleanup() /s/|[^|]*$/| nobody_tests/' \
 	'test nobody_tests is not there'
@@ -103,5 +104,6 @@ spoil 'a row without a test' founding '/^memory | cuda.defer_cleanup() /s/[^|]*$
 	'no test in the row memory | cuda.defer_cleanup() '
 spoil 'a report without a test' reports '/^16 /s/[^|]*$//' 'no test in the row 16 '
 [ $status -eq 0 ] && echo "check-founding: $(grep -c '^[a-z]' "$root/docs/founding.tbl") items," \
-	"$(grep -c '^[0-9]' "$root/docs/reports.tbl") reports, $(wc -l <"$scratch/functions") functions"
+	"$(grep -c '^[0-9]' "$root/docs/reports.tbl") reports," \
+	"$(wc -l <"$scratch/functions") functions"
 exit $status
