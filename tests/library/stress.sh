@@ -44,9 +44,10 @@ it_is_clean_under_valgrind() {
 	plain_build_only
 	command -v valgrind >/dev/null || skip "there is no valgrind"
 	# Past libtool's script, which is a shell's and not ours; all memory is looked through.
-	SIMCUDA_MEMORY=512M LD_LIBRARY_PATH=$top_builddir/.libs:$LD_LIBRARY_PATH E2E_LIMIT=240 bounded valgrind -q \
-		--error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
-		--show-leak-kinds=definite "${stress%/*}/.libs/${stress##*/}" 1 8 >out 2>err ||
+	SIMCUDA_MEMORY=512M LD_LIBRARY_PATH=$top_builddir/.libs:$LD_LIBRARY_PATH E2E_LIMIT=240 \
+		bounded valgrind -q --error-exitcode=9 --leak-check=full \
+		--errors-for-leak-kinds=definite --show-leak-kinds=definite \
+		"${stress%/*}/.libs/${stress##*/}" 1 8 >out 2>err ||
 		fail "status $?: $(head -n 40 err) $(cat out)"
 }
 
