@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * Handle and place in one word, and whether a pool is managed, so that an entry is there or not; open
- * addressing.  A handle that finds no room is not known, as one never noted.
+ * Handle and place in one word, and whether a pool is managed, so that an entry is there
+ * or not; open addressing.  A handle that finds no room is not known, as one never noted.
  */
 enum { ENTRIES = 4096, HOME_SHIFT = 52, TRIES = 64, PLACE_BITS = 16, IS_MANAGED = 1 << 15 };
 
