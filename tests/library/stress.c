@@ -36,6 +36,7 @@ struct worker {
 	pthread_t thread;
 	uint64_t seed;
 	struct custody_stream *streams[STREAMS]; /* the second one does not block */
+	struct custody_stream *captured; /* only by captures: others may free on those above */
 	struct custody_event *passed;
 	uint32_t *host; /* MOST_WORDS, page-locked */
 	struct custody_buffer *host_buffer;
@@ -338,7 +339,7 @@ static void use_array(struct worker *worker)
 
 static void capture(struct worker *worker)
 {
-	struct custody_stream *stream = worker->streams[1];
+	struct custody_stream *stream = worker->captured;
 	struct custody_buffer *buffer;
 	CUgraph graph;
 
@@ -460,17 +461,22 @@ static void step(struct worker *worker)
 	worker->steps++;
 }
 
+static void make_stream(bool is_nonblocking, struct custody_stream **stream)
+{
+	struct custody_stream_options options = {
+		.size = sizeof(options), .is_nonblocking = is_nonblocking,
+	};
+
+	MUST(custody_stream_create(context, &options, stream));
+}
+
 static void *work(void *argument)
 {
 	struct worker *worker = argument;
 
-	for (int i = 0; i < STREAMS; i++) {
-		struct custody_stream_options options = {
-			.size = sizeof(options), .is_nonblocking = i == 1,
-		};
-
-		MUST(custody_stream_create(context, &options, &worker->streams[i]));
-	}
+	for (int i = 0; i < STREAMS; i++)
+		make_stream(i == 1, &worker->streams[i]);
+	make_stream(true, &worker->captured);
 	MUST(custody_buffer_create(resources[PINNED], MOST_WORDS * sizeof(uint32_t), NULL,
 				   &worker->host_buffer));
 	worker->host = custody_buffer_pointer(worker->host_buffer);
@@ -487,6 +493,7 @@ static void end_worker(struct worker *worker)
 	PATIENTLY(custody_buffer_release(worker->host_buffer));
 	for (int i = 0; i < STREAMS; i++)
 		MUST(custody_stream_destroy(worker->streams[i]));
+	MUST(custody_stream_destroy(worker->captured));
 }
 
 /* ------------------------------------------------------------------ what is left */
