@@ -82,19 +82,28 @@ static bool hold(struct custody_buffer *buffer)
 	return count != 0;
 }
 
+/* What no way leads to is lost, or dies with the context. */
+static void close_anyhow(struct custody_buffer *buffer)
+{
+	const struct resource_uses none = { 0 };
+	int error = free_memory(buffer, &none, true);
+
+	if (error && buffer->resource && !buffer->import)
+		resource_give_up(buffer->resource, &buffer->memory, error);
+}
+
 /*
  * A reset.  Streams that cannot be waited for by way of the driver any more were waited
- * for; what cannot be freed even so dies with the context, or is lost.
+ * for.
  */
 static void end_buffer(struct library_object *object)
 {
 	struct custody_buffer *buffer = (struct custody_buffer *)object;
-	const struct resource_uses none = { 0 };
 
 	buffer->is_held = hold(buffer);
 	close_on(buffer, buffer->free_stream, true);
 	if (!atomic_exchange(&buffer->is_closed, true))
-		free_memory(buffer, &none, true);
+		close_anyhow(buffer);
 }
 
 /*

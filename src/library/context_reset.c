@@ -12,15 +12,19 @@
 /*
  * With the context current.  Callbacks are called before their streams go, and after a
  * fault nothing is left to wait for.  What frees in there puts it off; the flush
- * releases it.
+ * releases it.  Where the context is at fault and dies, nothing can be freed ahead of
+ * its death: it is lost with it then, and what is no context's is given back.
  */
-static int end_all(struct custody_context *context)
+static int end_all(struct custody_context *context, bool does_die)
 {
 	uint32_t number = atomic_load_explicit(&context->number, memory_order_acquire);
 	CUresult result = CUDA_SUCCESS;
 	bool has_flushed;
 
-	library_cuda.cuCtxSynchronize();
+	result = library_cuda.cuCtxSynchronize();
+	if (result != CUDA_SUCCESS && does_die)
+		return (int)result;
+	result = CUDA_SUCCESS;
 	context_end_objects(context);
 	has_flushed = library_engine->flush(number, true, &result);
 	atomic_fetch_add_explicit(&context->generation, 1, memory_order_acq_rel);
@@ -32,7 +36,7 @@ static int end_all(struct custody_context *context)
 }
 
 /* Of a context that is not alive there is nothing to reset but what it has lost. */
-static int reset(struct custody_context *context)
+static int reset(struct custody_context *context, bool does_die)
 {
 	struct library_call call;
 	int error;
@@ -41,7 +45,7 @@ static int reset(struct custody_context *context)
 	if (!custody_context_handle(context))
 		return 0;
 	error = library_enter_context(&call, context);
-	return error ? error : library_leave(&call, end_all(context));
+	return error ? error : library_leave(&call, end_all(context, does_die));
 }
 
 int custody_context_reset(struct custody_context *context)
@@ -55,7 +59,7 @@ int custody_context_reset(struct custody_context *context)
 	if (error)
 		return error;
 	error = context_refuse_capture();
-	return library_leave(&call, error ? error : reset(context));
+	return library_leave(&call, error ? error : reset(context, false));
 }
 
 /*
@@ -95,7 +99,7 @@ int custody_device_reset(struct custody_device *device)
 	error = context_refuse_capture();
 	if (error)
 		return library_leave(&call, error);
-	reset(device->context);
+	reset(device->context, true);
 	error_forget();
 	error = reset_driver(device->context);
 	context_lose_objects(device->context);
@@ -109,7 +113,7 @@ static int reset_all(void)
 	int error = 0, first = 0;
 
 	for (struct custody_context *context = context_first(); context; context = context->next) {
-		error = reset(context);
+		error = reset(context, false);
 		if (error && error != CUSTODY_E_STALE && !first)
 			first = error;
 	}
@@ -282,7 +286,7 @@ static int unwrap(struct custody_context *context)
 		return error;
 	if (!atomic_exchange_explicit(&context->is_wrapped, false, memory_order_acq_rel))
 		return error_say(CUSTODY_E_CLOSED, "the context was unwrapped before");
-	error = reset(context);
+	error = reset(context, false);
 	if (error == CUSTODY_E_STALE)
 		context_lose(context);
 	else

@@ -127,6 +127,7 @@ static int free_all(struct custody_resource *resource)
 			wait_for_frees();
 		has_waited = true;
 		error = resource_give(resource, &memory, &uses);
+		resource_give_up(resource, &memory, error);
 		first = first ? first : error;
 	}
 	return first;
@@ -409,6 +410,12 @@ void resource_lose(struct custody_resource *resource, struct resource_memory *me
 	resource_relax(&before);
 	resource->ops->lose(memory);
 	resource_restore(&before);
+}
+
+void resource_give_up(struct custody_resource *resource, struct resource_memory *memory, int error)
+{
+	if (error > 0 && resource->facts.kind == CUSTODY_RESOURCE_VIRTUAL)
+		resource_lose(resource, memory);
 }
 
 /* ------------------------------------------------------------ what it is */

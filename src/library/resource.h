@@ -181,6 +181,12 @@ int resource_give(struct custody_resource *resource, struct resource_memory *mem
 /* The context has died before: what has not gone with it is given back. */
 void resource_lose(struct custody_resource *resource, struct resource_memory *memory);
 
+/*
+ * resource_give() ended like this, and nobody will try again.  Mappings are no context's:
+ * where a fault let it fail, when nothing uses them any more, they go all the same.
+ */
+void resource_give_up(struct custody_resource *resource, struct resource_memory *memory, int error);
+
 /* "device memory", "managed memory of a pool" and so on. */
 const char *resource_name(const struct custody_resource *resource);
 

@@ -75,10 +75,24 @@ static int free_pooled(struct custody_resource *resource, CUstream handle,
 	return library_cuda.cuMemFreeAsync((CUdeviceptr)(uintptr_t)memory->pointer, handle);
 }
 
-/* Memory of a pool is no context's. */
+static void *free_in_no_context(void *pointer)
+{
+	library_cuda.cuMemFree((CUdeviceptr)(uintptr_t)pointer);
+	return NULL;
+}
+
+/*
+ * Memory of a pool is no context's.  Under one that has died nothing is freed, and it
+ * would not be made current again: another thread has none.
+ */
 static void lose_pooled(struct resource_memory *memory)
 {
-	library_cuda.cuMemFree((CUdeviceptr)(uintptr_t)memory->pointer);
+	pthread_t thread;
+
+	if (library_cuda.cuMemFree((CUdeviceptr)(uintptr_t)memory->pointer) == CUDA_SUCCESS)
+		return;
+	if (!pthread_create(&thread, NULL, free_in_no_context, memory->pointer))
+		pthread_join(thread, NULL);
 }
 
 /* ------------------------------------------------------------ access of other devices */

@@ -335,6 +335,91 @@ START_TEST(memory_of_others_is_given_back_after_a_fault)
 }
 END_TEST
 
+static struct custody_resource *new_virtual(struct custody_context *context)
+{
+	struct custody_resource *resource;
+
+	ck_ok(custody_resource_virtual(context, NULL, &resource));
+	return resource;
+}
+
+/* A fault in the context, which stays current, so that it can be entered. */
+static void begin_fault(struct custody_context *context)
+{
+	ck_ok(custody_context_push(context));
+	ck_cu_is(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* Mappings are no context's: they stay when that dies, unless they are undone. */
+START_TEST(virtual_memory_is_unmapped_after_a_fault)
+{
+	struct custody_resource *resource;
+	struct custody_context *context;
+	struct custody_buffer *kept, *left;
+	void *block;
+
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	context = fixture_context(0);
+	resource = new_virtual(context);
+	ck_ok(custody_buffer_create(resource, MIB, NULL, &kept));
+	ck_ok(custody_buffer_create(resource, MIB, new_stream(context), &left));
+	ck_ok(custody_resource_allocate(resource, MIB, NULL, &block));
+	begin_fault(context);
+	ck_is(custody_buffer_release(left), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_uint_eq(fixture_calls("cuMemUnmap"), 0);
+	if (_i)
+		ck_ok(custody_device_reset(fixture_device(0)));
+	else
+		custody_context_reset(context);
+	ck_assert_uint_eq(fixture_calls("cuMemUnmap"), 3);
+	ck_assert_uint_eq(fixture_calls("cuMemRelease"), 3);
+	ck_assert_uint_eq(fixture_calls("cuMemAddressFree"), 3);
+	ck_ok(custody_buffer_release(kept));
+	ck_ok(custody_resource_release(resource));
+	ck_assert_uint_eq(fixture_calls("cuMemUnmap"), 3);
+}
+END_TEST
+
+/* Nobody has a name for its blocks any more, nor a reset. */
+START_TEST(virtual_memory_is_unmapped_with_its_resource_after_a_fault)
+{
+	struct custody_resource *resource;
+	struct custody_context *context;
+	void *block;
+
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	context = fixture_context(0);
+	resource = new_virtual(context);
+	ck_ok(custody_resource_allocate(resource, MIB, NULL, &block));
+	begin_fault(context);
+	ck_is(custody_resource_release(resource), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_uint_eq(fixture_calls("cuMemUnmap"), 1);
+	ck_assert_uint_eq(fixture_calls("cuMemAddressFree"), 1);
+}
+END_TEST
+
+/* The same of pools, which are the device's; the context is of no use for a free. */
+START_TEST(memory_of_a_pool_is_freed_after_a_fault)
+{
+	struct custody_resource *resource;
+	struct custody_context *context;
+	struct custody_buffer *buffer;
+	size_t before;
+
+	setenv("SIMCUDA_FAIL", "cuStreamQuery:1:700", 1);
+	context = fixture_context(0);
+	before = fixture_free_bytes(context);
+	ck_ok(custody_resource_pool(context, NULL, &resource));
+	ck_ok(custody_buffer_create(resource, 64 * MIB, NULL, &buffer));
+	ck_assert_uint_lt(fixture_free_bytes(context), before);
+	begin_fault(context);
+	ck_ok(custody_device_reset(fixture_device(0)));
+	ck_ok(custody_buffer_release(buffer));
+	ck_ok(custody_resource_release(resource));
+	ck_assert_uint_eq(fixture_free_bytes(context), before);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ behind our back */
 
 START_TEST(reset_by_the_program_itself_makes_all_stale_once_it_is_met)
@@ -539,6 +624,9 @@ static TCase *reset_case(void)
 	tcase_add_test(rules, device_that_was_never_used_can_be_reset);
 	tcase_add_test(rules, device_reset_helps_after_a_fault);
 	tcase_add_test(rules, memory_of_others_is_given_back_after_a_fault);
+	tcase_add_loop_test(rules, virtual_memory_is_unmapped_after_a_fault, 0, 2);
+	tcase_add_test(rules, virtual_memory_is_unmapped_with_its_resource_after_a_fault);
+	tcase_add_test(rules, memory_of_a_pool_is_freed_after_a_fault);
 	tcase_add_test(rules, reset_by_the_program_itself_makes_all_stale_once_it_is_met);
 	tcase_add_test(rules, objects_of_a_lost_context_are_not_ended_in_the_next_one);
 	tcase_add_test(rules, error_about_another_context_does_not_end_this_one);
