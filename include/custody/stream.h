@@ -123,6 +123,8 @@ CUSTODY_API int custody_stream_add_callback(struct custody_stream *stream,
  * between.  The graph is the caller's, to be destroyed by cuGraphDestroy().  The end of
  * a capture that was spoilt returns the driver's error, without a graph, and it is the
  * end; CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD is not: the thread that began can end it.
+ * While it begins, no other thread frees memory that this stream uses: it could be
+ * drawn in.
  */
 CUSTODY_API int custody_stream_begin_capture(struct custody_stream *stream,
 					     CUstreamCaptureMode mode);
