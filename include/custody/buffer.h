@@ -8,6 +8,12 @@
  * ends with the last reference, which closes it if nobody has.  Functions on a closed
  * buffer are CUSTODY_E_CLOSED, on one whose context was reset CUSTODY_E_STALE.
  * Any thread; one buffer is not closed while another thread works with it.
+ *
+ * A default stream of each thread's own (CU_STREAM_PER_THREAD, and NULL where that is the
+ * process's choice) is the stream of the thread that names it here: that makes or wraps
+ * the buffer, sets its free stream, records the stream or closes on it.  Where that is
+ * not the thread on which the memory is freed, the free comes after all that the context
+ * has been given by then, and is CUSTODY_E_CAPTURING while a capture is live.
  */
 #ifndef CUSTODY_BUFFER_H
 #define CUSTODY_BUFFER_H

@@ -88,7 +88,8 @@ int array_note_stream(struct custody_buffer *buffer, struct custody_stream *stre
 	if (!stream || !is_told_apart(whole, stream))
 		return 0;
 	pthread_mutex_lock(&whole->lock);
-	is_freed_there = whole->free_stream == stream;
+	is_freed_there = whole->free_use.stream == stream &&
+			 !resource_is_elsewhere(&whole->free_use);
 	pthread_mutex_unlock(&whole->lock);
 	return is_freed_there ? 0 : custody_buffer_record_stream(buffer, stream);
 }

@@ -75,7 +75,7 @@ struct custody_buffer *buffer_new(struct custody_context *context, struct custod
 	buffer->object.context = context;
 	buffer->device = context->device->ordinal;
 	pthread_mutex_init(&buffer->lock, NULL);
-	buffer->free_stream = stream;
+	buffer->free_use = (struct resource_use){ stream, resource_thread() };
 	stream_retain(stream);
 	return buffer;
 }
@@ -83,7 +83,7 @@ struct custody_buffer *buffer_new(struct custody_context *context, struct custod
 void buffer_forget_others(struct custody_buffer *buffer)
 {
 	for (size_t i = 0; i < buffer->other_count; i++)
-		stream_release(buffer->others[i]);
+		stream_release(buffer->others[i].stream);
 	free(buffer->others);
 	buffer->others = NULL;
 	buffer->other_count = 0;
@@ -93,7 +93,7 @@ void buffer_discard(struct custody_buffer *buffer)
 {
 	buffer_forget_others(buffer);
 	ipc_forget(buffer);
-	stream_release(buffer->free_stream);
+	stream_release(buffer->free_use.stream);
 	custody_resource_release(buffer->resource);
 	custody_buffer_release(buffer->whole);
 	pthread_mutex_destroy(&buffer->lock);

@@ -36,8 +36,8 @@ struct custody_buffer {
 	bool is_mapped;		   /* it was */
 
 	pthread_mutex_t lock; /* of the streams */
-	struct custody_stream *free_stream; /* NULL: the context's default */
-	struct custody_stream **others;	    /* that were recorded, each once */
+	struct resource_use free_use; /* the stream it is freed on */
+	struct resource_use *others;  /* that were recorded, each stream once */
 	size_t other_count;
 };
 

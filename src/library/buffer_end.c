@@ -5,19 +5,6 @@
  */
 #include "library/buffer.h"
 
-static int join_foreign(const struct custody_buffer *buffer, const struct resource_uses *uses)
-{
-	struct custody_context *context = uses->stream ? uses->stream->object.context :
-							 buffer->object.context;
-	CUstream handle;
-	int error;
-
-	if (!uses->other_count)
-		return 0;
-	error = stream_resolve(uses->stream, context, &handle, NULL);
-	return error ? error : resource_wait_stream(context, handle, uses);
-}
-
 /*
  * The program's function runs behind what others do with its memory.  An owner is told
  * at the end in any case: where the device is at fault there is nothing to wait for.
@@ -25,12 +12,12 @@ static int join_foreign(const struct custody_buffer *buffer, const struct resour
 static int release_foreign(struct custody_buffer *buffer, const struct resource_uses *uses,
 			   bool is_last)
 {
-	int error = join_foreign(buffer, uses);
+	int error = resource_wait_freeing(buffer->object.context, uses);
 
 	if (error && (!is_last || error == CUSTODY_E_CAPTURING))
 		return error;
 	if (buffer->release)
-		buffer->release(buffer->owner, uses->stream);
+		buffer->release(buffer->owner, uses->at.stream);
 	return 0;
 }
 
@@ -47,9 +34,12 @@ static int free_memory(struct custody_buffer *buffer, const struct resource_uses
 }
 
 /* A reset has ended the stream already, and the default one does. */
-static struct custody_stream *living(struct custody_stream *stream)
+static struct resource_use living(const struct resource_use *at)
 {
-	return stream && !stream->is_foreign && atomic_load(&stream->is_ended) ? NULL : stream;
+	const struct resource_use none = { 0 };
+
+	return at->stream && !at->stream->is_foreign && atomic_load(&at->stream->is_ended) ? none :
+											     *at;
 }
 
 /*
@@ -57,9 +47,9 @@ static struct custody_stream *living(struct custody_stream *stream)
  * its own.  Where that fails, and nothing is lost, the buffer is as it was, to be
  * closed again.
  */
-static int close_on(struct custody_buffer *buffer, struct custody_stream *stream, bool is_last)
+static int close_on(struct custody_buffer *buffer, const struct resource_use *at, bool is_last)
 {
-	const struct resource_uses uses = { living(stream), buffer->others, buffer->other_count };
+	const struct resource_uses uses = { living(at), buffer->others, buffer->other_count };
 	int error;
 
 	if (atomic_exchange(&buffer->is_closed, true))
@@ -101,7 +91,7 @@ static void end_buffer(struct library_object *object)
 	struct custody_buffer *buffer = (struct custody_buffer *)object;
 
 	buffer->is_held = hold(buffer);
-	close_on(buffer, buffer->free_stream, true);
+	close_on(buffer, &buffer->free_use, true);
 	if (!atomic_exchange(&buffer->is_closed, true))
 		close_anyhow(buffer);
 }
@@ -164,13 +154,13 @@ void buffer_end_prepare(struct custody_buffer *buffer)
 
 static int close_now(struct custody_buffer *buffer, struct custody_stream *stream)
 {
+	const struct resource_use given = { .stream = stream };
 	struct library_call call;
 	int error = context_enter(&call, &buffer->object);
 
 	if (error)
 		return error;
-	return library_leave(&call,
-			     close_on(buffer, stream ? stream : buffer->free_stream, false));
+	return library_leave(&call, close_on(buffer, stream ? &given : &buffer->free_use, false));
 }
 
 int custody_buffer_close(struct custody_buffer *buffer, struct custody_stream *stream)
@@ -203,7 +193,7 @@ static bool is_left_to_graph(const struct custody_buffer *buffer, int error)
 /* The last reference, with the context entered.  A capture will end, and then it can. */
 static int close_last(struct custody_buffer *buffer)
 {
-	int error = close_on(buffer, buffer->free_stream, true);
+	int error = close_on(buffer, &buffer->free_use, true);
 
 	if (error == CUSTODY_E_CAPTURING)
 		custody_buffer_retain(buffer);

@@ -88,26 +88,38 @@ int custody_buffer_set_free_stream(struct custody_buffer *buffer, struct custody
 		return error;
 	stream_retain(stream);
 	pthread_mutex_lock(&buffer->lock);
-	before = buffer->free_stream;
-	buffer->free_stream = stream;
+	before = buffer->free_use.stream;
+	buffer->free_use = (struct resource_use){ stream, resource_thread() };
 	pthread_mutex_unlock(&buffer->lock);
 	return stream_release(before);
 }
 
-/* Under the lock.  `*is_new` false: it stands there already. */
-static int add_other(struct custody_buffer *buffer, struct custody_stream *stream, bool *is_new)
+/* Under the lock; false: it does not stand there yet. */
+static bool find_other(struct custody_buffer *buffer, const struct resource_use *use)
 {
-	struct custody_stream **others;
+	for (size_t i = 0; i < buffer->other_count; i++) {
+		if (buffer->others[i].stream != use->stream)
+			continue;
+		if (buffer->others[i].thread != use->thread)
+			buffer->others[i].thread = RESOURCE_THREADS_SEVERAL;
+		return true;
+	}
+	return false;
+}
+
+/* Under the lock.  `*is_new` false: it stands there already. */
+static int add_other(struct custody_buffer *buffer, const struct resource_use *use, bool *is_new)
+{
+	struct resource_use *others;
 
 	*is_new = false;
-	for (size_t i = 0; i < buffer->other_count; i++)
-		if (buffer->others[i] == stream)
-			return 0;
+	if (find_other(buffer, use))
+		return 0;
 	others = realloc(buffer->others, (buffer->other_count + 1) * sizeof(*others));
 	if (!others)
 		return CUSTODY_E_NO_MEMORY;
 	buffer->others = others;
-	buffer->others[buffer->other_count++] = stream;
+	buffer->others[buffer->other_count++] = *use;
 	*is_new = true;
 	return 0;
 }
@@ -116,6 +128,7 @@ static int add_other(struct custody_buffer *buffer, struct custody_stream *strea
 static int record(struct custody_buffer *buffer, struct custody_stream *stream)
 {
 	struct custody_buffer *whole = buffer->whole ? buffer->whole : buffer;
+	const struct resource_use use = { stream, resource_thread() };
 	bool is_new;
 	int error;
 
@@ -123,7 +136,7 @@ static int record(struct custody_buffer *buffer, struct custody_stream *stream)
 		return 0;
 	stream_retain(stream);
 	pthread_mutex_lock(&whole->lock);
-	error = add_other(whole, stream, &is_new);
+	error = add_other(whole, &use, &is_new);
 	pthread_mutex_unlock(&whole->lock);
 	if (!is_new)
 		stream_release(stream);

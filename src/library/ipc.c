@@ -181,7 +181,7 @@ static int map(struct custody_context *context, const struct ipc_content *conten
 	fill(made, content, import);
 	error = check_size(content, import);
 	if (error) {
-		ipc_close(made, &(struct resource_uses){ .stream = stream });
+		ipc_close(made, &(struct resource_uses){ .at = { .stream = stream } });
 		buffer_discard(made);
 		return error;
 	}

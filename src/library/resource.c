@@ -339,20 +339,6 @@ int resource_take(struct custody_resource *resource, size_t bytes, struct custod
 	return result ? result : finish(resource, taking.handle, is_synchronous, memory);
 }
 
-/* The stream may be of another context than the memory. */
-static int join_others(struct custody_resource *resource, const struct resource_uses *uses)
-{
-	struct custody_context *context = uses->stream ? uses->stream->object.context :
-							 resource->object.context;
-	CUstream handle;
-	int error;
-
-	if (!uses->other_count)
-		return 0;
-	error = stream_resolve(uses->stream, context, &handle, NULL);
-	return error ? error : resource_wait_stream(context, handle, uses);
-}
-
 /* What is exported the driver frees at once, and need not wait for what is in flight. */
 static int wait_for_exported(void)
 {
@@ -374,7 +360,7 @@ static int honour(struct custody_resource *resource, const struct resource_memor
 	case RESOURCE_ORDERED:
 		return resource_wait_order(resource, uses, handle);
 	case RESOURCE_JOINED:
-		return join_others(resource, uses);
+		return resource_wait_freeing(resource->object.context, uses);
 	default:
 		return resource_wait_host(resource->object.context, uses);
 	}
@@ -394,7 +380,7 @@ int resource_give(struct custody_resource *resource, struct resource_memory *mem
 		return result;
 	defer_mark();
 	resource_relax(&before);
-	result = resource->ops->deallocate(resource, handle, uses->stream, memory);
+	result = resource->ops->deallocate(resource, handle, uses->at.stream, memory);
 	resource_restore(&before);
 	defer_unmark();
 	return result;

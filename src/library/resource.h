@@ -30,10 +30,21 @@ struct resource_memory {
 	bool is_exported;     /* other processes may use it: its free is not put off */
 };
 
+enum { RESOURCE_THREADS_SEVERAL = 1 };
+
+/*
+ * A stream as a thread has named it: the default ones of threads have one name, which
+ * is another stream on each.
+ */
+struct resource_use {
+	struct custody_stream *stream; /* NULL: the context's default */
+	uint64_t thread; /* of resource_thread(); 0: this one; RESOURCE_THREADS_SEVERAL */
+};
+
 /* Who may still use memory that is freed, and where it is freed. */
 struct resource_uses {
-	struct custody_stream *stream; /* NULL: the context's default */
-	struct custody_stream *const *others;
+	struct resource_use at;
+	const struct resource_use *others;
 	size_t other_count;
 };
 
@@ -224,15 +235,20 @@ int resource_device_make(struct custody_context *context, struct custody_resourc
  * over.
  */
 
+/* The number of this thread, which is never that of another. */
+uint64_t resource_thread(void);
+
+/*
+ * Whether it is the default stream of another thread, which has no name on this one:
+ * all work of its context is waited for instead, and a live capture is refused.
+ */
+bool resource_is_elsewhere(const struct resource_use *use);
+
 /* ... before the host goes on. */
 int resource_wait_host(struct custody_context *context, const struct resource_uses *uses);
 
-/*
- * ... before what `handle`, of that context, is given next; its own work is, and is not
- * looked at.  The context need not be entered, nor be the memory's.
- */
-int resource_wait_stream(struct custody_context *context, CUstream handle,
-			 const struct resource_uses *uses);
+/* ... before what the stream it is freed on is given next. */
+int resource_wait_freeing(struct custody_context *context, const struct resource_uses *uses);
 
 /* ... before what the context's next event covers, where they are of other contexts. */
 int resource_wait_context(struct custody_resource *resource, const struct resource_uses *uses);

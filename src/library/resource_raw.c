@@ -50,7 +50,7 @@ static int say_not_freed(int error, const void *pointer, size_t bytes, size_t kn
 static int deallocate(struct custody_resource *resource, void *pointer, size_t bytes,
 		      struct custody_stream *stream)
 {
-	const struct resource_uses uses = { .stream = stream };
+	const struct resource_uses uses = { .at = { .stream = stream } };
 	struct resource_memory memory = { 0 };
 	int result = resource_registry_take(&resource->registry, pointer, bytes, &memory);
 

@@ -24,16 +24,17 @@ static int enter(struct library_call *call, struct custody_buffer *buffer)
 }
 
 /* A buffer of the resource for a range; the range stays the caller's where there is no memory. */
-static int make_buffer(struct custody_resource *resource, struct custody_stream *stream,
+static int make_buffer(struct custody_resource *resource, const struct resource_use *at,
 		       struct virtual_range *range, struct custody_buffer **buffer)
 {
-	struct custody_buffer *made = buffer_new(resource->object.context, stream);
+	struct custody_buffer *made = buffer_new(resource->object.context, at->stream);
 
 	if (!made)
 		return CUSTODY_E_NO_MEMORY;
 	resource_virtual_describe(range, &made->memory);
 	custody_resource_retain(resource);
 	made->resource = resource;
+	made->free_use = *at;
 	made->device = resource->facts.device;
 	buffer_add(made);
 	*buffer = made;
@@ -41,10 +42,10 @@ static int make_buffer(struct custody_resource *resource, struct custody_stream 
 }
 
 /* Take over a range, or end it. */
-static int adopt(struct custody_resource *resource, struct custody_stream *stream,
+static int adopt(struct custody_resource *resource, const struct resource_use *at,
 		 struct virtual_range *range, struct custody_buffer **buffer)
 {
-	int error = make_buffer(resource, stream, range, buffer);
+	int error = make_buffer(resource, at, range, buffer);
 	bool is_gone;
 
 	if (error)
@@ -86,7 +87,7 @@ static int grow(struct custody_buffer *buffer, size_t bytes, struct custody_buff
 		return error_say(CUDA_ERROR_OUT_OF_MEMORY, "there are no addresses for %zu bytes",
 				 bytes);
 	error = resource_insist(buffer->resource, growth.bytes, attempt, &growth);
-	return error ? error : adopt(buffer->resource, buffer->free_stream, growth.range, grown);
+	return error ? error : adopt(buffer->resource, &buffer->free_use, growth.range, grown);
 }
 
 int custody_virtual_grow(struct custody_buffer *buffer, size_t bytes,
@@ -207,6 +208,7 @@ static int import(struct custody_resource *resource, const struct custody_virtua
 		.bytes = calloc(count, sizeof(size_t)),
 		.count = count,
 	};
+	const struct resource_use at = { stream, resource_thread() };
 	struct virtual_range *range;
 	int error = CUSTODY_E_NO_MEMORY;
 
@@ -214,7 +216,7 @@ static int import(struct custody_resource *resource, const struct custody_virtua
 		error = map_all(resource, pieces, &import, &range);
 	free(import.handles);
 	free(import.bytes);
-	return error ? error : adopt(resource, stream, range, buffer);
+	return error ? error : adopt(resource, &at, range, buffer);
 }
 
 int custody_virtual_import(struct custody_resource *resource,

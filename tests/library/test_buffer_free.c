@@ -431,6 +431,228 @@ START_TEST(a_capture_survives_what_other_threads_free_and_allocate)
 }
 END_TEST
 
+/* ------------------------------------------------------------ streams of threads */
+
+/* A thread that uses a buffer in its own default stream, held up, and stays. */
+struct user {
+	struct custody_resource *resource;
+	struct custody_buffer *buffer; /* NULL: it makes one, on that stream or on none */
+	bool is_freed_there; /* that stream is the one it is freed on, by its name */
+	pthread_barrier_t barrier;
+	pthread_t thread;
+};
+
+static void count_release(void *owner, struct custody_stream *stream)
+{
+	(void)stream;
+	++*(unsigned int *)owner;
+}
+
+static void *use(void *argument)
+{
+	struct user *user = argument;
+	struct custody_context *context = custody_resource_context(user->resource);
+	struct custody_stream *own = NULL;
+
+	ck_ok(custody_stream_per_thread(context, &own));
+	if (!user->buffer)
+		user->buffer = make(user->resource, MIB, user->is_freed_there ? own : NULL);
+	else if (user->is_freed_there)
+		ck_ok(custody_buffer_set_free_stream(user->buffer, own));
+	else
+		ck_ok(custody_buffer_record_stream(user->buffer, own));
+	hold(own);
+	pthread_barrier_wait(&user->barrier);
+	pthread_barrier_wait(&user->barrier);
+	return NULL;
+}
+
+static void start(struct user *user)
+{
+	pthread_barrier_init(&user->barrier, NULL, 2);
+	ck_assert_int_eq(pthread_create(&user->thread, NULL, use, user), 0);
+	pthread_barrier_wait(&user->barrier);
+}
+
+static void finish(struct user *user)
+{
+	fixture_release();
+	pthread_barrier_wait(&user->barrier);
+	pthread_join(user->thread, NULL);
+	pthread_barrier_destroy(&user->barrier);
+}
+
+static bool is_done(struct custody_stream *stream)
+{
+	bool answer = false;
+
+	ck_ok(custody_stream_query(stream, &answer));
+	return answer;
+}
+
+/* The token was looked up on the thread that closes, whose own stream had nothing in it. */
+START_TEST(pool_memory_waits_for_the_default_stream_of_the_thread_that_recorded_it)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream = stream_of(context);
+	struct user user = { .resource = pool_of(context) };
+	struct custody_stream *own;
+	void *address;
+
+	user.buffer = make(user.resource, MIB, stream);
+	address = custody_buffer_pointer(user.buffer);
+	ck_ok(custody_stream_per_thread(context, &own));
+	if (_i)
+		ck_ok(custody_buffer_record_stream(user.buffer, own));
+	start(&user);
+	ck_ok(custody_buffer_close(user.buffer, _i ? own : NULL));
+	ck_assert(!comes_again(user.resource, MIB, stream, address));
+	ck_assert(!comes_again(user.resource, MIB, own, address));
+	finish(&user);
+	ck_ok(custody_buffer_release(user.buffer));
+}
+END_TEST
+
+/* By its name, or as the process's choice. */
+START_TEST(pool_memory_waits_for_the_default_stream_of_the_thread_that_made_it)
+{
+	struct user user = { .is_freed_there = !_i };
+	struct custody_stream *own;
+	void *address;
+
+	setenv("CUSTODY_PER_THREAD_DEFAULT_STREAM", _i ? "1" : "0", 1);
+	user.resource = pool_of(fixture_context(0));
+	ck_ok(custody_stream_per_thread(fixture_context(0), &own));
+	start(&user);
+	address = custody_buffer_pointer(user.buffer);
+	ck_ok(custody_buffer_release(user.buffer));
+	ck_assert(!comes_again(user.resource, MIB, own, address));
+	finish(&user);
+}
+END_TEST
+
+/* The host waits, and has no name for that stream either. */
+START_TEST(virtual_memory_waits_for_the_whole_context)
+{
+	struct custody_stream *own;
+	struct custody_context *context;
+	struct user user = { 0 };
+
+	fixture_watch();
+	context = fixture_context(0);
+	ck_ok(custody_resource_virtual(context, NULL, &user.resource));
+	ck_ok(custody_stream_per_thread(context, &own));
+	user.buffer = make(user.resource, MIB, own);
+	start(&user);
+	finish(&user);
+	fixture_forget();
+	ck_ok(custody_buffer_release(user.buffer));
+	ck_assert_uint_eq(fixture_calls("cuCtxSynchronize"), 1);
+	ck_assert_uint_eq(fixture_calls("cuMemUnmap"), 1);
+}
+END_TEST
+
+START_TEST(an_owner_is_told_behind_the_default_streams_of_threads)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream = stream_of(context);
+	struct user user = { .resource = pool_of(context) };
+	unsigned int count = 0;
+
+	ck_ok(custody_buffer_wrap(context, &count, 1, count_release, &count, &user.buffer));
+	start(&user);
+	ck_ok(custody_buffer_close(user.buffer, stream));
+	ck_assert_uint_eq(count, 1);
+	ck_assert(!is_done(stream));
+	finish(&user);
+	ck_ok(custody_stream_synchronize(stream));
+}
+END_TEST
+
+START_TEST(an_owner_is_told_behind_the_default_stream_it_is_freed_on)
+{
+	struct custody_context *context = fixture_context(0);
+	struct user user = { .resource = pool_of(context), .is_freed_there = _i };
+	struct custody_stream *own;
+	unsigned int count = 0;
+
+	ck_ok(custody_stream_per_thread(context, &own));
+	ck_ok(custody_buffer_wrap(context, &count, 1, count_release, &count, &user.buffer));
+	start(&user);
+	ck_ok(custody_buffer_close(user.buffer, _i ? NULL : own));
+	ck_assert_uint_eq(count, 1);
+	ck_assert(!is_done(own));
+	finish(&user);
+	ck_ok(custody_stream_synchronize(own));
+}
+END_TEST
+
+/* Of its own stream a thread knows what is in it, and waits for nothing else. */
+START_TEST(a_thread_frees_in_its_own_default_stream)
+{
+	struct custody_resource *pool;
+	struct custody_context *context;
+	struct custody_buffer *buffer;
+	struct custody_stream *own;
+	void *address;
+
+	fixture_watch();
+	context = fixture_context(0);
+	pool = pool_of(context);
+	ck_ok(custody_stream_per_thread(context, &own));
+	buffer = make(pool, MIB, own);
+	address = custody_buffer_pointer(buffer);
+	ck_ok(custody_buffer_record_stream(buffer, own));
+	hold(own);
+	fixture_forget();
+	ck_ok(custody_buffer_release(buffer));
+	ck_assert_uint_eq(fixture_calls("cuCtxRecordEvent"), 0);
+	ck_assert_uint_eq(fixture_calls("cuCtxSynchronize"), 0);
+	ck_assert_uint_eq(fixture_calls("cuEventRecord"), 0);
+	ck_assert(comes_again(pool, MIB, own, address));
+	fixture_release();
+}
+END_TEST
+
+START_TEST(a_default_stream_of_another_thread_cannot_be_waited_for_in_a_capture)
+{
+	struct custody_context *context = fixture_context(0);
+	struct custody_stream *stream = stream_of(context), *other = stream_of(context);
+	struct user user = { .resource = pool_of(context) };
+	CUgraph graph;
+
+	user.buffer = make(user.resource, MIB, other);
+	start(&user);
+	ck_ok(custody_stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_is(custody_buffer_close(user.buffer, NULL), CUSTODY_E_CAPTURING);
+	ck_is(custody_buffer_release(user.buffer), CUSTODY_E_CAPTURING);
+	ck_ok(custody_stream_end_capture(stream, &graph));
+	ck_cu(cuGraphDestroy(graph));
+	ck_ok(custody_buffer_release(user.buffer));
+	finish(&user);
+}
+END_TEST
+
+static TCase *threads_case(void)
+{
+	TCase *threads = tcase_create("threads");
+
+	tcase_add_loop_test(threads,
+			    pool_memory_waits_for_the_default_stream_of_the_thread_that_recorded_it,
+			    0, 2);
+	tcase_add_loop_test(threads,
+			    pool_memory_waits_for_the_default_stream_of_the_thread_that_made_it, 0,
+			    2);
+	tcase_add_test(threads, virtual_memory_waits_for_the_whole_context);
+	tcase_add_test(threads, an_owner_is_told_behind_the_default_streams_of_threads);
+	tcase_add_loop_test(threads, an_owner_is_told_behind_the_default_stream_it_is_freed_on, 0,
+			    2);
+	tcase_add_test(threads, a_thread_frees_in_its_own_default_stream);
+	tcase_add_test(threads,
+		       a_default_stream_of_another_thread_cannot_be_waited_for_in_a_capture);
+	return threads;
+}
+
 Suite *library_suite(void)
 {
 	Suite *suite = suite_create("buffer free");
@@ -454,6 +676,7 @@ Suite *library_suite(void)
 	tcase_add_test(captures, a_recorded_stream_that_is_capturing_is_not_drawn_in);
 	tcase_add_test(captures, a_capture_survives_what_other_threads_free_and_allocate);
 	suite_add_tcase(suite, streams);
+	suite_add_tcase(suite, threads_case());
 	suite_add_tcase(suite, captures);
 	return suite;
 }
