@@ -72,7 +72,7 @@ static void use_streams(struct custody_resource *resource, struct custody_stream
 	}
 	went_well(custody_buffer_record_stream(buffer, other));
 	went_well(custody_buffer_fill(buffer, "f", 1, other));
-	if (!went_well(custody_buffer_copy_to(buffer, &copy, own)))
+	if (!went_well(custody_buffer_copy_to(buffer, &copy, other)))
 		story_check(copy == NULL);
 	end(custody_buffer_release(copy));
 	end(custody_buffer_release(buffer));

@@ -161,6 +161,7 @@ START_TEST(a_multicast_object_is_mapped_like_memory)
 	ck_cu(cuMemMap(range, 2 * MIB, 0, object, 0));
 	ck_cu(cuMemSetAccess(range, 2 * MIB, &access_desc, 1));
 	ck_cu(cuMemsetD32(range, 1, 1));
+	ck_cu(cuCtxSynchronize());	/* a fill may be under way on return */
 	ck_cu(cuMemUnmap(range, 2 * MIB));
 	ck_cu(cuMemRelease(object));
 }
