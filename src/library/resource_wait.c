@@ -121,8 +121,8 @@ static int check_unnamed(void)
 	if (!library_engine->is_capturing())
 		return 0;
 	return error_say(CUSTODY_E_CAPTURING,
-			 "a capture is live, so that memory cannot be freed that a stream uses "
-			 "of another thread, or one that is not known any more");
+			 "a capture is live, so that memory cannot be freed that the default "
+			 "stream of another thread uses, or a stream that is gone");
 }
 
 /* Refuse a stream that is not like `*argument`: capturing, or not. */
