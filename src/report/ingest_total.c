@@ -87,20 +87,37 @@ static void grow_sites(struct ingest_total *total)
 		*probe_site(total, &total->site[i]) = i + 1;
 }
 
+static void note_row(struct ingest_total *total, uint64_t row, uint32_t number)
+{
+	if (row > total->last_site_row)
+		total->last_site_row = row;
+	ingest_table_put(&total->by_row, row, (void *)(uintptr_t)number);
+}
+
+static void add_site(struct ingest_total *total, uint32_t *slot, const struct store_row_site *site,
+		     uint64_t row)
+{
+	total->site_row[total->sites] = row;
+	total->site[total->sites++] = *site;
+	*slot = total->sites;
+	note_row(total, row, *slot);
+}
+
+static uint32_t *find_slot(struct ingest_total *total, const struct store_row_site *site)
+{
+	if (total->sites == total->site_capacity)
+		grow_sites(total);
+	return probe_site(total, site);
+}
+
 uint32_t ingest_total_site(struct ingest_total *total, const struct store_row_site *site,
 			   bool *is_new)
 {
-	uint32_t *slot;
+	uint32_t *slot = find_slot(total, site);
 
-	if (total->sites == total->site_capacity)
-		grow_sites(total);
-	slot = probe_site(total, site);
 	*is_new = !*slot;
-	if (*is_new) {
-		total->site_row[total->sites] = ++total->last_site_row;
-		total->site[total->sites++] = *site;
-		*slot = total->sites;
-	}
+	if (*is_new)
+		add_site(total, slot, site, total->last_site_row + 1);
 	return *slot;
 }
 
@@ -112,19 +129,17 @@ uint64_t ingest_total_site_row(const struct ingest_total *total, uint32_t site)
 void ingest_total_load_site(struct ingest_total *total, uint64_t row,
 			    const struct store_row_site *site)
 {
-	uint64_t last = total->last_site_row;
-	bool is_new;
-	uint32_t number = ingest_total_site(total, site, &is_new);
+	uint32_t *slot = find_slot(total, site);
 
-	if (is_new)
-		total->site_row[number - 1] = row;
-	total->last_site_row = row > last ? row : last;
-	ingest_table_put(&total->loaded, row, (void *)(uintptr_t)number);
+	if (*slot)
+		note_row(total, row, *slot);
+	else
+		add_site(total, slot, site, row);
 }
 
 uint32_t ingest_total_find_site(const struct ingest_total *total, uint64_t row)
 {
-	return (uint32_t)(uintptr_t)ingest_table_find(&total->loaded, row);
+	return (uint32_t)(uintptr_t)ingest_table_find(&total->by_row, row);
 }
 
 int ingest_total_size_class(uint64_t bytes)
@@ -159,7 +174,7 @@ void ingest_total_transfer(struct ingest_total *total, uint32_t number, uint64_t
 void ingest_total_free(struct ingest_total *total)
 {
 	ingest_table_free(&total->calls, free);
-	ingest_table_free(&total->loaded, NULL);
+	ingest_table_free(&total->by_row, NULL);
 	ingest_table_free(&total->sums, free);
 	free(total->changed);
 	free(total->site);

@@ -27,7 +27,7 @@ struct ingest_total {
 	uint32_t sites, site_capacity;
 	uint32_t *site_slot; /* hash of sites: their numbers, 0 empty */
 	uint32_t slot_capacity;
-	struct ingest_table loaded; /* ids of rows that were read back: the sites' numbers */
+	struct ingest_table by_row; /* ids of the rows of sites: the sites' numbers */
 	struct ingest_table sums;   /* (site, size class): struct ingest_total_sum */
 };
 

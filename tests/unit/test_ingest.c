@@ -5,6 +5,7 @@
 #include "report/ingest_clock.h"
 #include "report/ingest_peak.h"
 #include "report/ingest_table.h"
+#include "report/ingest_total.h"
 
 #include "core/record.h"
 
@@ -334,6 +335,30 @@ static int settle_pace(uint64_t records_per_ms, uint64_t buffer_bytes)
 	return wait_ms;
 }
 
+/* A collector that is killed early leaves the sites of most transfers to the next one. */
+START_TEST(place_of_transfers_is_found_by_its_row_whoever_made_it)
+{
+	struct store_row_site read_back = { .process_id = 1, .kind = TRANSFER_H2D, .copies = 1 };
+	struct store_row_site made = { .process_id = 1, .kind = TRANSFER_D2H, .copies = 1 };
+	struct ingest_total total = { 0 };
+	uint32_t first, second;
+	bool is_new;
+
+	ingest_total_load_site(&total, 7, &read_back);
+	ingest_total_load_site(&total, 9, &read_back);
+	first = ingest_total_site(&total, &read_back, &is_new);
+	ck_assert(!is_new);
+	second = ingest_total_site(&total, &made, &is_new);
+	ck_assert(is_new);
+	ck_assert_uint_eq(ingest_total_site_row(&total, second), 10);
+	ck_assert_uint_eq(ingest_total_find_site(&total, 7), first);
+	ck_assert_uint_eq(ingest_total_find_site(&total, 9), first);
+	ck_assert_uint_eq(ingest_total_find_site(&total, 10), second);
+	ck_assert_uint_eq(ingest_total_find_site(&total, 8), 0);
+	ingest_total_free(&total);
+}
+END_TEST
+
 START_TEST(collector_sleeps_longer_the_less_there_is_to_read)
 {
 	const uint64_t mebibyte = 1 << 20;
@@ -369,6 +394,7 @@ static Suite *make_suite(void)
 	tcase_add_test(parts, change_that_comes_too_late_is_noticed);
 	tcase_add_test(parts, curve_keeps_spikes_however_long_the_run);
 	tcase_add_test(parts, memory_of_a_process_is_gone_with_it);
+	tcase_add_test(parts, place_of_transfers_is_found_by_its_row_whoever_made_it);
 	tcase_add_test(parts, collector_sleeps_longer_the_less_there_is_to_read);
 	suite_add_tcase(suite, parts);
 	return suite;
