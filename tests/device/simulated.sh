@@ -22,6 +22,6 @@ trap 'rm -rf "$work"' EXIT
 # Of what wants two GPUs, what does not depend on how long their copies take.
 "$top_srcdir/scripts/gpu-two" --stage "$top_builddir" --simulate --only peer,ipc --out "$work/two"
 status=$?
-LD_LIBRARY_PATH=$top_builddir/tests/support/simdriver/lib "$top_builddir/tests/device/library_facts" ||
-	status=1
+LD_LIBRARY_PATH=$top_builddir/tests/support/simdriver/lib \
+	"$top_builddir/tests/device/library_facts" || status=1
 exit $status
