@@ -306,7 +306,8 @@ static const struct fact {
 	  pool_memory_outlives_a_reset_and_is_freed_without_a_context, false },
 	{ "managed pools, where there are any, give managed memory",
 	  managed_pools_give_managed_memory, false },
-	{ "the size of imported pool memory is known", size_of_imported_pool_memory_is_known, true },
+	{ "the size of imported pool memory is known", size_of_imported_pool_memory_is_known,
+	  true },
 };
 
 /* Each in a process of its own: some end the context, and a fault would spoil the rest. */
