@@ -300,21 +300,30 @@ END_TEST
 
 static _Atomic bool is_over;
 
-/* Beyond so many the driver would have the program's frees, which spoil a capture. */
-enum { FREES_BESIDE = 200 };
+/*
+ * Well below the items beyond which the driver has the program's frees, which spoil a
+ * capture: they pile up where captures follow each other faster than passes come.
+ */
+enum { PENDING_MOST = 2000 };
+
+static void wait_for_passes(void)
+{
+	while (atomic_load(&pending_total) > PENDING_MOST && !atomic_load(&is_over)) {
+		if (gate_is_shut())
+			sched_yield();
+		else
+			cuStreamSynchronize(NULL);
+	}
+}
 
 /* So little that the limit of bytes, beyond which the driver has a free, is far too. */
 static void *free_without_end(void *argument)
 {
-	unsigned int beside = 0;
-
 	(void)argument;
 	while (!atomic_load(&is_over)) {
 		CUdeviceptr address = fake_block(16);
 
-		beside = gate_is_shut() ? beside + 1 : 0;
-		while (beside > FREES_BESIDE && gate_is_shut() && !atomic_load(&is_over))
-			sched_yield();
+		wait_for_passes();
 		ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 		if (address % 7 == 0)
 			cuStreamSynchronize(NULL);
