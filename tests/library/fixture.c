@@ -9,9 +9,6 @@
 
 #define STORY_VARIABLE "FIXTURE_STORY"
 
-/* Where a program has none of its own. */
-__attribute__((weak)) const struct fixture_story fixture_stories[] = { { NULL, NULL } };
-
 /* ------------------------------------------------------------------ assertions */
 
 void fixture_check(const char *file, int line, const char *call, int result, int expected)
