@@ -111,7 +111,15 @@ def only_simulated(source):
         words = "|".join([ONLY_SIMULATED] + [rf"\b{name}\(" for name in sorted(names)])
     # A set-up that does so goes for all tests of the file.
     setups = re.findall(r"add_(?:un)?checked_fixture\(\w+,\s*(\w+)", source)
-    return set(found) if names & set(setups) else names
+    if names & set(setups):
+        return set(found)
+    setup = None
+    for match in re.finditer(r'fixture_case\(\w+, "[^"]*", (\w+)\)|tcase_add_\w*test\(\w+, (\w+)',
+                             source):
+        setup = match[1] or setup
+        if match[2] and setup in names:
+            names = names | {match[2]}
+    return names
 
 
 def read_check(out):

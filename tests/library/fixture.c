@@ -251,6 +251,17 @@ void fixture_story_check(bool holds, const char *what, int line)
 	_exit(1);
 }
 
+TCase *fixture_case(Suite *suite, const char *name, SFun setup)
+{
+	TCase *tcase = tcase_create(name);
+
+	tcase_set_timeout(tcase, 60);
+	if (setup)
+		tcase_add_checked_fixture(tcase, setup, NULL);
+	suite_add_tcase(suite, tcase);
+	return tcase;
+}
+
 static const struct fixture_story *telling;
 static int told = 1;
 

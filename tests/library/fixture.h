@@ -77,6 +77,9 @@ void fixture_forget(void);
 /* The same in what a story has printed under SIMCUDA_VERBOSE=1; `text` is taken apart. */
 unsigned int fixture_count(char *text, const char *symbol);
 
+/* A case of the suite whose tests begin with `setup`, which may be NULL, and may take a minute. */
+TCase *fixture_case(Suite *suite, const char *name, SFun setup);
+
 /*
  * A story is told by a process that runs this program anew: for what needs a life of
  * its own, as exit, fork, other settings or another process.  Its exit status is the

@@ -468,21 +468,10 @@ const struct fixture_story fixture_stories[] = {
 
 /* ------------------------------------------------------------------ the suite */
 
-static TCase *add_case(Suite *suite, const char *name, SFun setup)
-{
-	TCase *tcase = tcase_create(name);
-
-	tcase_set_timeout(tcase, 60);
-	if (setup)
-		tcase_add_checked_fixture(tcase, setup, NULL);
-	suite_add_tcase(suite, tcase);
-	return tcase;
-}
-
 Suite *library_suite(void)
 {
 	Suite *suite = suite_create("completion");
-	TCase *tests = add_case(suite, "waiting", begin);
+	TCase *tests = fixture_case(suite, "waiting", begin);
 
 	tcase_add_test(tests, completion_is_completed_when_what_is_before_it_is_done);
 	tcase_add_test(tests, later_work_does_not_hold_it_up);
@@ -492,10 +481,10 @@ Suite *library_suite(void)
 	tcase_add_test(tests, descriptor_that_is_asked_for_late_is_readable);
 	tcase_add_test(tests, epoll_waits_for_the_first_of_several);
 	tcase_add_test(tests, descriptor_that_cannot_be_made_is_an_error);
-	tests = add_case(suite, "settings", NULL);
+	tests = fixture_case(suite, "settings", NULL);
 	tcase_add_test(tests, status_of_work_that_failed_is_told);
 	tcase_add_test(tests, completion_that_the_driver_refuses_is_not_made);
-	tests = add_case(suite, "its end", begin);
+	tests = fixture_case(suite, "its end", begin);
 	tcase_add_test(tests, completion_can_be_destroyed_first);
 	tcase_add_test(tests, descriptor_of_a_completion_that_is_gone_is_not_written);
 	tcase_add_test(tests, completion_does_not_need_its_stream);
@@ -503,7 +492,7 @@ Suite *library_suite(void)
 	tcase_add_test(tests, process_can_end_with_completions_outstanding);
 	tcase_add_test(tests, destroying_at_exit_called_a_driver_that_had_ended);
 	tcase_add_test(tests, child_of_fork_used_what_its_parent_had_made);
-	tests = add_case(suite, "many", begin);
+	tests = fixture_case(suite, "many", begin);
 	tcase_add_test(tests, many_complete_in_the_order_of_the_stream);
 	tcase_add_test(tests, many_threads_wait_for_one);
 	tcase_add_test(tests, many_threads_make_and_destroy_them_while_they_complete);

@@ -508,21 +508,10 @@ const struct fixture_story fixture_stories[] = {
 
 /* ------------------------------------------------------------------ the suite */
 
-static TCase *add_case(Suite *suite, const char *name, SFun setup)
-{
-	TCase *tcase = tcase_create(name);
-
-	tcase_set_timeout(tcase, 60);
-	if (setup)
-		tcase_add_checked_fixture(tcase, setup, NULL);
-	suite_add_tcase(suite, tcase);
-	return tcase;
-}
-
 Suite *library_suite(void)
 {
 	Suite *suite = suite_create("event");
-	TCase *tests = add_case(suite, "making", begin_watching);
+	TCase *tests = fixture_case(suite, "making", begin_watching);
 
 	tcase_add_test(tests, event_that_was_never_recorded_is_done);
 	tcase_add_test(tests, event_that_can_be_shared_cannot_be_timed);
@@ -532,22 +521,22 @@ Suite *library_suite(void)
 	tcase_add_test(tests, streams_and_events_share_the_queue_of_ten);
 	tcase_add_test(tests, event_that_is_waited_for_can_be_destroyed);
 	tcase_add_test(tests, event_of_a_context_that_was_reset_is_stale_and_can_be_destroyed);
-	tests = add_case(suite, "settings", NULL);
+	tests = fixture_case(suite, "settings", NULL);
 	tcase_add_test(tests, default_stream_of_the_events_context_is_meant_where_none_is_given);
 	tcase_add_test(tests, stream_of_another_context_is_refused_by_record);
 	tcase_add_test(tests, stream_of_another_device_waits);
 	tcase_add_test(tests, default_stream_of_another_device_waits);
 	tcase_add_test(tests, events_of_two_contexts_have_no_elapsed_time);
 	tcase_add_test(tests, failing_call_of_the_driver_leaves_no_event);
-	tests = add_case(suite, "in streams", begin);
+	tests = fixture_case(suite, "in streams", begin);
 	tcase_add_test(tests, event_passes_when_its_stream_gets_there);
 	tcase_add_test(tests, last_record_counts);
 	tcase_add_test(tests, default_stream_waits_where_none_is_given);
-	tests = add_case(suite, "time", begin);
+	tests = fixture_case(suite, "time", begin);
 	tcase_add_test(tests, elapsed_time_is_that_of_the_work_between);
 	tcase_add_test(tests, event_without_time_has_no_elapsed_time);
 	tcase_add_test(tests, driver_without_the_new_name_measures_by_the_old_one);
-	tests = add_case(suite, "processes", begin);
+	tests = fixture_case(suite, "processes", begin);
 	tcase_add_test(tests, event_is_seen_by_another_process);
 	tcase_add_test(tests, export_of_an_event_that_is_not_shareable_crashed);
 	tcase_add_test(tests, handle_that_is_none_is_refused);

@@ -512,20 +512,9 @@ END_TEST
 
 /* ------------------------------------------------------------------ the suite */
 
-static TCase *add_case(Suite *suite, const char *name, SFun setup)
-{
-	TCase *tcase = tcase_create(name);
-
-	tcase_set_timeout(tcase, 60);
-	if (setup)
-		tcase_add_checked_fixture(tcase, setup, NULL);
-	suite_add_tcase(suite, tcase);
-	return tcase;
-}
-
 static void add_making(Suite *suite)
 {
-	TCase *tests = add_case(suite, "making", begin);
+	TCase *tests = fixture_case(suite, "making", begin);
 
 	tcase_add_test(tests, stream_blocks_with_the_legacy_one_as_documented);
 	tcase_add_test(tests, nonblocking_stream_is_made_where_asked_for);
@@ -534,14 +523,14 @@ static void add_making(Suite *suite)
 	tcase_add_test(tests, options_of_an_older_header_are_taken_and_unknown_ones_refused);
 	tcase_add_test(tests, null_arguments_crashed);
 	tcase_add_test(tests, new_thread_had_no_context);
-	tests = add_case(suite, "making with settings", NULL);
+	tests = fixture_case(suite, "making with settings", NULL);
 	tcase_add_test(tests, stream_of_another_device_was_made_on_the_current_one);
 	tcase_add_test(tests, failing_call_of_the_driver_leaves_no_stream);
 }
 
 static void add_going(Suite *suite)
 {
-	TCase *tests = add_case(suite, "going", begin_watching);
+	TCase *tests = fixture_case(suite, "going", begin_watching);
 
 	tcase_add_test(tests, destroyed_stream_waits_in_the_queue_of_objects);
 	tcase_add_test(tests, eleventh_stream_starts_a_pass_and_goes_with_it);
@@ -550,20 +539,20 @@ static void add_going(Suite *suite)
 	tcase_add_test(tests, reset_destroys_the_streams_that_are_left);
 	tcase_add_test(tests, reset_ended_a_stream_before_the_buffer_that_was_to_be_freed_in_it);
 	tcase_add_test(tests, reset_and_destroying_threads_end_each_stream_once);
-	tests = add_case(suite, "going with settings", NULL);
+	tests = fixture_case(suite, "going with settings", NULL);
 	tcase_add_test(tests, handle_of_a_stream_that_is_gone_came_again);
 	tcase_add_test(tests, destroying_after_a_fault_ended_the_process);
 }
 
 static void add_waiting(Suite *suite)
 {
-	TCase *tests = add_case(suite, "waiting", begin_watching);
+	TCase *tests = fixture_case(suite, "waiting", begin_watching);
 
 	tcase_add_test(tests, query_tells_whether_all_is_done_and_synchronize_waits);
 	tcase_add_test(tests, stream_waits_for_what_is_in_another_by_now);
 	tcase_add_test(tests, error_of_the_body_skipped_the_wait);
 	tcase_add_test(tests, end_of_a_block_synchronizes);
-	tests = add_case(suite, "waiting with settings", NULL);
+	tests = fixture_case(suite, "waiting with settings", NULL);
 	tcase_add_test(tests, stream_waits_for_one_of_another_device);
 	tcase_add_test(tests, wait_that_fails_leaves_no_event);
 	tcase_add_test(tests, error_of_the_wait_is_returned_where_the_body_has_none);

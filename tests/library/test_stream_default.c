@@ -206,32 +206,21 @@ END_TEST
 
 /* ------------------------------------------------------------------ the suite */
 
-static TCase *add_case(Suite *suite, const char *name, SFun setup)
-{
-	TCase *tcase = tcase_create(name);
-
-	tcase_set_timeout(tcase, 60);
-	if (setup)
-		tcase_add_checked_fixture(tcase, setup, NULL);
-	suite_add_tcase(suite, tcase);
-	return tcase;
-}
-
 Suite *library_suite(void)
 {
 	Suite *suite = suite_create("stream default");
-	TCase *tests = add_case(suite, "default", begin_watching);
+	TCase *tests = fixture_case(suite, "default", begin_watching);
 
 	tcase_add_test(tests, default_streams_are_permanent_objects);
 	tcase_add_test(tests, legacy_stream_is_the_default_one);
 	tcase_add_test(tests, token_of_a_threads_own_stream_was_resolved_once);
-	tests = add_case(suite, "default with settings", NULL);
+	tests = fixture_case(suite, "default with settings", NULL);
 	tcase_add_test(tests, each_context_has_default_streams_of_its_own);
 	tcase_add_test(tests, external_stream_of_another_context_is_refused);
 	tcase_add_loop_test(tests,
 			    stream_of_each_thread_is_the_default_one_where_a_variable_says_so, 0,
 			    3);
-	tests = add_case(suite, "external", begin_watching);
+	tests = fixture_case(suite, "external", begin_watching);
 	tcase_add_test(tests, external_stream_is_used_and_not_destroyed);
 	tcase_add_test(tests, external_stream_wrapped_twice_is_two_objects);
 	tcase_add_test(tests, external_tokens_and_zero_are_the_default_streams);
